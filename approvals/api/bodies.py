@@ -1,0 +1,31 @@
+"""What the doors of approvals read."""
+
+from rest_framework import serializers
+
+from approvals.requests import MAX_OPTION_LENGTH, MAX_OPTIONS
+from coordination.api.bodies import EPOCH_MAX
+from titen.api.fields import Integer, Line, Moment, StrictSerializer, Text
+
+
+class ApprovalBody(StrictSerializer):
+    """`POST /v1/approvals`."""
+
+    run_id = Text(max_length=60)
+    epoch = Integer(min_value=1, max_value=EPOCH_MAX)
+    question = Text(max_length=4000)
+    options = serializers.ListField(child=Line(max_length=MAX_OPTION_LENGTH), min_length=2, max_length=MAX_OPTIONS)
+    context = Text(required=False, allow_blank=True, max_length=20_000)
+    expires_at = Moment(required=False)
+    expires_in_seconds = Integer(required=False)
+
+
+class DecideBody(StrictSerializer):
+    """`POST /v1/approvals/:id/decide`."""
+
+    option = Text(max_length=MAX_OPTION_LENGTH, allow_blank=True)
+    shown_digest = Text(max_length=64)
+    reason = Text(required=False, allow_blank=True, max_length=2000)
+
+
+class NoBody(StrictSerializer):
+    """Nothing."""

@@ -1,0 +1,98 @@
+"""`/v1/approvals`."""
+
+import django_filters
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from approvals import requests
+from approvals.decisions import decide
+from approvals.models import Approval, ApprovalStatus
+from approvals.shapes import approval_json
+from coordination.api.bodies import WaitQuery
+from coordination.api.humans import HumanView
+from coordination.api.paging import IdFilter, page
+from coordination.locks import clock
+from coordination.models import Role
+from titen.api.doors import transact
+from titen.api.ids import field_id, path_id
+from titen.api.schema import ok
+from titen.api.views import ApiView
+from titen.errors import not_found
+
+from . import bodies
+
+
+class ApprovalFilter(django_filters.FilterSet):
+    """Exact matches. A status is as it is written down, up to a sweep behind."""
+
+    status = django_filters.ChoiceFilter(choices=ApprovalStatus.choices)
+    task = IdFilter("task", field_name="task_id")
+    requested_by = IdFilter("agent", field_name="requested_by_id")
+
+
+class ApprovalList(ApiView):
+    """Ask humans; list what was asked."""
+
+    scopes = {"GET": "approvals:read", "POST": "approvals:request"}
+
+    @extend_schema(operation_id="list_approvals", responses=ok("ApprovalPage"))
+    def get(self, request: Request) -> Response:
+        """The approvals of the organization, newest first."""
+        now = clock()
+        found = Approval.objects.filter(organization_id=self.caller(request).organization_id)
+        return Response(
+            page(request, found, ApprovalFilter, lambda item: approval_json(item, expired=item.expires_at <= now), "approvals")
+        )
+
+    @extend_schema(operation_id="request_approval", request=bodies.ApprovalBody, responses=ok("Approval", 201))
+    def post(self, request: Request) -> Response:
+        """The holder of a run asks; the task is blocked until the approval ends. Keep heartbeating."""
+        self.nothing_else(request)
+        caller, body = self.caller(request), self.body(request, bodies.ApprovalBody)
+        body["run_id"] = field_id("run", "run_id", body["run_id"])
+        return self.act(request, lambda: (201, approval_json(requests.request(caller, **body))))
+
+
+class ApprovalDetail(ApiView):
+    """One approval; who asked waits here."""
+
+    scopes = {"GET": "approvals:read"}
+
+    @extend_schema(operation_id="get_approval", responses=ok("Approval"), parameters=[WaitQuery])
+    def get(self, request: Request, approval_id: str) -> Response:
+        """The approval; with `?wait=` the answer comes as soon as it ends."""
+        self.query(request, WaitQuery)
+        found = Approval.objects.filter(
+            pk=path_id("appr", approval_id), organization_id=self.caller(request).organization_id
+        ).first()
+        if found is None:
+            raise not_found()
+        return Response(approval_json(found, expired=found.expires_at <= clock()))
+
+
+class ApprovalCancel(ApiView):
+    """Take a question back."""
+
+    scopes = {"POST": "approvals:request"}
+
+    @extend_schema(operation_id="cancel_approval", request=bodies.NoBody, responses=ok("Approval"))
+    def post(self, request: Request, approval_id: str) -> Response:
+        """Only the principal that asked."""
+        self.nothing_else(request)
+        self.body(request, bodies.NoBody)
+        caller, approval = self.caller(request), path_id("appr", approval_id)
+        return self.act(request, lambda: (200, approval_json(requests.cancel(caller, approval))))
+
+
+class ApprovalDecide(HumanView):
+    """A human decides."""
+
+    @extend_schema(operation_id="decide_approval", request=bodies.DecideBody, responses=ok("Approval"))
+    def post(self, request: Request, approval_id: str) -> Response:
+        """Exactly one of the options, once, before the deadline. Needs a browser session; keys get 403."""
+        self.nothing_else(request)
+        body, approval = self.body(request, bodies.DecideBody), path_id("appr", approval_id)
+        organization_id = Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
+        caller = self.human(request, organization_id, Role.VIEWER)
+        return Response(approval_json(transact(lambda: decide(caller, approval, **body))))

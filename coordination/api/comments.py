@@ -1,0 +1,78 @@
+"""`/v1/tasks/:id/comments`: notes and blocking questions."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from coordination import comments
+from coordination.models import Comment
+from coordination.shapes import comment_json
+from titen.api.ids import field_id, path_id
+from titen.api.schema import ok
+from titen.api.views import ApiView
+from titen.errors import invalid, not_found
+
+from . import bodies
+from .tasks import find_task
+
+COMMENTS_SHOWN = 200
+
+
+class CommentList(ApiView):
+    """The comments of a task."""
+
+    scopes = {"GET": "tasks:read", "POST": "comments:write"}
+
+    @extend_schema(operation_id="list_comments", responses=ok("Comments"))
+    def get(self, request: Request, task_id: str) -> Response:
+        """The latest comments, oldest first."""
+        self.nothing_else(request)
+        task = find_task(self.caller(request), task_id)
+        latest = Comment.objects.filter(task=task).select_related("author", "answered_by").order_by("-created_at")[:COMMENTS_SHOWN]
+        return Response({"comments": [comment_json(comment) for comment in reversed(latest)]})
+
+    @extend_schema(operation_id="post_comment", request=bodies.CommentBody, responses=ok("Comment", 201))
+    def post(self, request: Request, task_id: str) -> Response:
+        """Comment, or ask: a blocking comment blocks the task until somebody else answers it."""
+        self.nothing_else(request)
+        caller, task = self.caller(request), path_id("task", task_id)
+        body = self.body(request, bodies.CommentBody)
+        if body.get("blocking"):
+            for name in ("run_id", "epoch"):
+                if name not in body:
+                    raise invalid(name, "is needed for a blocking comment: only the holder of the run may ask.")
+            run, epoch = field_id("run", "run_id", body["run_id"]), body["epoch"]
+            return self.act(
+                request, lambda: (201, comment_json(comments.ask(caller, task, body=body["body"], run_id=run, epoch=epoch)))
+            )
+        return self.act(request, lambda: (201, comment_json(comments.post(caller, task, body=body["body"]))))
+
+
+class CommentDetail(ApiView):
+    """One comment; the asker waits here for its answer."""
+
+    scopes = {"GET": "tasks:read"}
+
+    @extend_schema(operation_id="get_comment", responses=ok("Comment"), parameters=[bodies.WaitQuery])
+    def get(self, request: Request, task_id: str, comment_id: str) -> Response:
+        """The comment; with `?wait=` the answer comes as soon as the question is answered."""
+        self.query(request, bodies.WaitQuery)
+        task = find_task(self.caller(request), task_id)
+        found = Comment.objects.filter(task=task, pk=path_id("cmt", comment_id)).select_related("author", "answered_by").first()
+        if found is None:
+            raise not_found()
+        return Response(comment_json(found))
+
+
+class CommentAnswer(ApiView):
+    """Answer a question."""
+
+    scopes = {"POST": "comments:answer"}
+
+    @extend_schema(operation_id="answer_comment", request=bodies.AnswerBody, responses=ok("Comment"))
+    def post(self, request: Request, task_id: str, comment_id: str) -> Response:
+        """Another agent with `comments:answer` answers; the asker cannot."""
+        self.nothing_else(request)
+        caller, task, comment = self.caller(request), path_id("task", task_id), path_id("cmt", comment_id)
+        body = self.body(request, bodies.AnswerBody)
+        return self.act(request, lambda: (200, comment_json(comments.answer(caller, task, comment, body=body["body"]))))

@@ -1,0 +1,43 @@
+"""`/v1/events`: the log, after a cursor."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from coordination import events
+from coordination.shapes import event_json
+from titen.api.fields import StrictSerializer
+from titen.api.ids import field_id
+from titen.api.schema import ok
+from titen.api.views import ApiView
+
+from .paging import read_limit
+
+
+class EventQuery(StrictSerializer):
+    """A cursor of an earlier page, and filters."""
+
+    after = serializers.RegexField(r"^[0-9]{1,18}$", required=False, error_messages={"invalid": "must be a cursor that this list gave."})
+    kind = serializers.RegexField(r"^[a-z_.,]{1,400}$", required=False, error_messages={"invalid": "must be kinds such as task.claimed, separated by commas."})
+    task_id = serializers.CharField(required=False, max_length=60)
+    limit = serializers.CharField(required=False)
+
+
+class EventList(ApiView):
+    """The organization's events in the order of their positions."""
+
+    scopes = {"GET": "events:read"}
+
+    @extend_schema(operation_id="list_events", responses=ok("EventPage"), parameters=[EventQuery])
+    def get(self, request: Request) -> Response:
+        """The events after a cursor. An empty page of a filtered reader still moves its cursor."""
+        query = self.query(request, EventQuery)
+        rows, position = events.read(
+            self.caller(request).organization_id,
+            after=int(query.get("after", 0)),
+            limit=read_limit(query.get("limit")),
+            kinds=query["kind"].split(",") if "kind" in query else None,
+            task_id=field_id("task", "task_id", query["task_id"]) if "task_id" in query else None,
+        )
+        return Response({"events": [event_json(row) for row in rows], "cursor": str(position)})

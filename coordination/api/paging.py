@@ -1,0 +1,92 @@
+"""Lists: filters of django-filter made strict, and opaque cursors."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import django_filters
+from django.db.models import Model, QuerySet
+from rest_framework.request import Request
+
+from titen.api.ids import read_id
+from titen.api.views import single_values
+from titen.errors import Refused, invalid
+
+LIMIT = 50
+LIMIT_MAX = 200
+
+
+class IdFilter(django_filters.CharFilter):
+    """A filter by a printed id; one of another organization is as unknown as a random one."""
+
+    def __init__(self, prefix: str, **options: Any) -> None:
+        self.prefix = prefix
+        super().__init__(**options)
+
+    def filter(self, queryset: Any, value: str) -> Any:
+        """Exact match."""
+        if not value:
+            return queryset
+        found = read_id(self.prefix, value)
+        if found is None:
+            raise invalid(str(self.field_name).removesuffix("_id") if self.field_name else "id", f"must be an id such as {self.prefix}_0123….")
+        return queryset.filter(**{str(self.field_name): found})
+
+
+def encode_cursor(value: UUID) -> str:
+    """An opaque cursor."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def decode_cursor(text: str) -> UUID:
+    """The id in a cursor; `VALIDATION_ERROR` when it is none of ours."""
+    try:
+        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error):
+        raise invalid("cursor", "is not a cursor that this list gave.") from None
+
+
+def read_limit(text: str | None) -> int:
+    """1 to 200, 50 by default."""
+    if text is None:
+        return LIMIT
+    if not text.isascii() or not text.isdigit() or len(text) > 3 or not 1 <= int(text) <= LIMIT_MAX:
+        raise invalid("limit", f"must be a whole number from 1 to {LIMIT_MAX}.")
+    return int(text)
+
+
+def page[M: Model](
+    request: Request,
+    queryset: QuerySet[M],
+    filters: type[django_filters.FilterSet],
+    shape: Callable[[M], dict[str, Any]],
+    noun: str,
+) -> dict[str, Any]:
+    """`{noun: [...], next_cursor}`: newest first, filtered. A parameter that is no filter is refused."""
+    values = single_values(request)
+    cursor, limit = values.pop("cursor", None), read_limit(values.pop("limit", None))
+    known = filters.base_filters
+    for name in values:
+        if name not in known:
+            raise Refused(
+                "VALIDATION_ERROR",
+                summary=f"{name}: is not a filter here.",
+                details={"fields": {name: [f"is not a filter here. Known: {', '.join([*known, 'cursor', 'limit'])}."]}},
+            )
+        if values[name] == "":
+            raise invalid(name, "may not be empty.")
+    chosen = filters(data=values, queryset=queryset)
+    if not chosen.is_valid():
+        fields = {name: [str(problem) for problem in problems] for name, problems in chosen.errors.items()}
+        first = next(iter(fields))
+        raise Refused("VALIDATION_ERROR", summary=f"{first}: {fields[first][0]}", details={"fields": fields})
+    found = chosen.qs.order_by("-pk")
+    if cursor is not None:
+        found = found.filter(pk__lt=decode_cursor(cursor))
+    rows = list(found[: limit + 1])
+    more = len(rows) > limit
+    return {noun: [shape(row) for row in rows[:limit]], "next_cursor": encode_cursor(rows[limit - 1].pk) if more else None}
+
+

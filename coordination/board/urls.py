@@ -1,0 +1,5 @@
+"""The board's routes."""
+
+from typing import Any
+
+urlpatterns: list[Any] = []

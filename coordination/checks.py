@@ -1,0 +1,65 @@
+"""System checks: missing or wrong configuration is one clear sentence at start."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.db import DatabaseError, connection
+
+
+@register()
+def configuration_is_complete(**_: Any) -> list[CheckMessage]:
+    """The settings that have no default."""
+    found: list[CheckMessage] = []
+    if not settings.DATABASE_URL:
+        found.append(
+            Error(
+                "No database is configured: set DATABASE_URL to a PostgreSQL URL, or run 'make up', "
+                "which starts one under the state folder.",
+                id="titen.E001",
+            )
+        )
+    elif not settings.DATABASE_URL.startswith(("postgres:", "postgresql:", "pgsql:")):
+        found.append(Error("DATABASE_URL must be a PostgreSQL URL (postgresql://…).", id="titen.E002"))
+    if not settings.CELERY_BROKER_URL:
+        found.append(
+            Error(
+                "No broker is configured: set CELERY_BROKER_URL to a Valkey or Redis URL, or run 'make up'.",
+                id="titen.E003",
+            )
+        )
+    if not settings.SECRET_KEY:
+        found.append(Error("TITEN_SECRET_KEY is not set: 'make up' makes one under the state folder.", id="titen.E004"))
+    if not 1 <= settings.LEASE_TTL_MINIMUM <= 300:
+        found.append(Error("TITEN_LEASE_TTL_MINIMUM must be between 1 and 300 seconds.", id="titen.E005"))
+    return found
+
+
+@register("database")
+def database_is_fit(**_: Any) -> list[CheckMessage]:
+    """What the connected server must be: PostgreSQL 15 or later, with an event log we cannot change."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT current_setting('server_version_num')::int, to_regclass('coordination_event') IS NULL"
+            )
+            version, fresh = cursor.fetchone()
+            if version < 150_000:
+                return [Error("PostgreSQL 15 or later is needed.", id="titen.E010")]
+            if fresh:
+                return []
+            cursor.execute(
+                "SELECT has_table_privilege(current_user, 'coordination_event', 'UPDATE')"
+                " OR has_table_privilege(current_user, 'coordination_event', 'DELETE')"
+            )
+            if cursor.fetchone()[0]:
+                return [
+                    Warning(
+                        "The application's database role can change the event log. "
+                        "Leave TITEN_DB_ROLE at 'titen_app', or use a role without that right.",
+                        id="titen.W011",
+                    )
+                ]
+    except DatabaseError as problem:
+        return [Error(f"The database of DATABASE_URL cannot be used: {str(problem).splitlines()[0]}", id="titen.E012")]
+    return []

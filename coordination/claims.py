@@ -1,0 +1,163 @@
+"""The claim: the one rule by which work gets a run, a lease and a new epoch."""
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from titen.errors import Refused, invalid
+
+from . import statements
+from .callers import Caller, Credential
+from .database import Row, fetch
+from .models import Blocker, CapabilityProfile, Task, TaskDependency
+from .sweeping import sweep_batch
+from .times import stamp
+
+# How many heads of the queue a claim looks at before it gives up passing over locked rows.
+DEPTH = 16
+
+
+def check_ttl(ttl_seconds: int | None, field: str = "ttl_seconds") -> int | None:
+    """Refuse a TTL out of the published range; it is never clamped."""
+    low, high = settings.LEASE_TTL_MINIMUM, settings.LEASE_TTL_MAXIMUM
+    if ttl_seconds is not None and not low <= ttl_seconds <= high:
+        raise invalid(field, f"must be between {low} and {high} seconds.")
+    return ttl_seconds
+
+
+def claim(
+    credential: Credential,
+    *,
+    capabilities: list[str] | None = None,
+    task_id: UUID | None = None,
+    ttl_seconds: int | None = None,
+) -> Row | None:
+    """Claim the best ready task, or `task_id`. None when nothing is ready.
+
+    Returns the row of `statements.claim`. Raises `Refused` for a task that cannot be claimed.
+    A row without a caller (unknown key) is the door's to explain: then `LookupError` is raised.
+    """
+    params: dict[str, Any] = {
+        **credential.params,
+        "capabilities": capabilities,
+        "ttl": check_ttl(ttl_seconds),
+        "task": task_id,
+        "depth": DEPTH,
+    }
+    by_id = task_id is not None
+    row = _attempt(credential, params, by_id=by_id)
+    if row["run_id"] is None and _write_down_expired(row, task_id):
+        row = _attempt(credential, params, by_id=by_id)
+    if row["run_id"] is None and not by_id:
+        # An empty look that passed over locked rows proves nothing: wait for those.
+        row = _attempt(credential, params, by_id=False, patient=True)
+    if row["run_id"] is not None:
+        return row
+    if task_id is not None:
+        raise why_not(row, task_id)
+    return None
+
+
+def _attempt(credential: Credential, params: dict[str, Any], *, by_id: bool, patient: bool = False) -> Row:
+    sql = statements.claim(caller=credential.clause, by_id=by_id, patient=patient)
+    row = fetch(sql, params)
+    if row is None:
+        raise LookupError("no caller")
+    if not row["within"]:
+        raise invalid("capabilities", "must be among the capabilities that this principal has.")
+    if row["run_id"] is None and not row["unlimited"]:
+        return claim_limited(credential, params, row, by_id=by_id)
+    return row
+
+
+def claim_limited(credential: Credential, params: dict[str, Any], row: Row, *, by_id: bool) -> Row:
+    """Claim where admission is limited: first lock what limits, then count in a statement that sees it all."""
+    sql = statements.claim(caller=credential.clause, by_id=by_id, patient=True, limited=True)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id FROM coordination_principal WHERE id = %s AND max_concurrent_runs IS NOT NULL FOR NO KEY UPDATE",
+                [row["caller_id"]],
+            )
+            cursor.execute(
+                "SELECT id FROM coordination_capabilitylimit WHERE organization_id = %s ORDER BY id FOR NO KEY UPDATE",
+                [row["organization_id"]],
+            )
+        return fetch(sql, params) or row
+
+
+def _write_down_expired(row: Row, task_id: UUID | None) -> int:
+    """What a claim that found nothing does for the sweeper: the work of the dead may be ready."""
+    return sweep_batch(task_id=task_id, organization_id=row["organization_id"])
+
+
+def why_not(row: Row, task_id: UUID) -> Refused:
+    """Why `task_id` could not be claimed: the refusal, with what it waits for."""
+    task = Task.objects.filter(pk=task_id, organization_id=row["organization_id"]).select_related("profile").first()
+    if task is None:
+        return Refused("NOT_FOUND")
+    if task.status in ("done", "cancelled", "in_progress"):
+        return Refused(
+            "NOT_CLAIMABLE",
+            why=f"it is {task.status.replace('_', ' ')}.",
+            details={"state": task.status, "waits_for": []},
+        )
+    now = _clock()
+    if task.status == "todo" and task.reserved_until and task.reserved_until > now and task.reserved_for_id != row["caller_id"]:
+        return Refused("RESERVED", until=stamp(task.reserved_until), details={"until": stamp(task.reserved_until)})
+    waits = waits_for(task, now=now, principal_id=row["caller_id"])
+    missing = sorted(set(task.profile.capabilities) - set(_capabilities(row)))
+    if missing:
+        waits.append({"kind": "capabilities", "sentence": f"It needs the capabilities {', '.join(missing)}.", "missing": missing})
+    if not waits:
+        waits.append({"kind": "admission", "sentence": "The limit of concurrent runs is reached. Finish a run first."})
+    return Refused("NOT_CLAIMABLE", why=waits[0]["sentence"], details={"state": task.status, "waits_for": waits})
+
+
+def _capabilities(row: Row) -> list[str]:
+    from .models import Principal
+
+    return list(Principal.objects.values_list("capabilities", flat=True).get(pk=row["caller_id"]))
+
+
+def _clock() -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        return cursor.fetchone()[0]
+
+
+def waits_for(task: Task, *, now: Any = None, principal_id: UUID | None = None) -> list[dict[str, Any]]:
+    """What has to happen before the task can be claimed: kind, a sentence and what it names."""
+    now = now or _clock()
+    waits: list[dict[str, Any]] = []
+    for blocker in Blocker.objects.filter(task=task, closed_at=None):
+        waits.append({"kind": blocker.kind, "sentence": blocker.sentence, "since": stamp(blocker.opened_at)})
+    if task.status in ("todo", "blocked") and task.open_dependencies:
+        for dependency in TaskDependency.objects.filter(task=task, satisfied_at=None).select_related("depends_on"):
+            other = dependency.depends_on
+            waits.append(
+                {
+                    "kind": "dependency",
+                    "sentence": f"It waits until “{other.title}” is done (now {other.status.replace('_', ' ')}).",
+                    "task_id": f"task_{other.pk.hex}",
+                }
+            )
+    for kind, until, sentence in (
+        ("not_before", task.not_before, "It may not start before {until}."),
+        ("backoff", task.backoff_until, "The last attempt failed; it pauses until {until}."),
+        ("reservation", task.reserved_until if task.reserved_for_id != principal_id else None, "It is kept for somebody until {until}."),
+        ("avoidance", task.avoided_until if task.avoided_id == principal_id else None, "A human took it back; it is not offered to you until {until}."),
+    ):
+        if task.status == "todo" and until is not None and until > now:
+            waits.append({"kind": kind, "sentence": sentence.format(until=stamp(until)), "until": stamp(until)})
+    return waits
+
+
+def profile_for(organization_id: UUID, capabilities: list[str]) -> CapabilityProfile:
+    """The profile row of a set of capabilities, made when it is new."""
+    profile, _ = CapabilityProfile.objects.get_or_create(
+        organization_id=organization_id, capabilities=sorted(set(capabilities))
+    )
+    return profile

@@ -1,0 +1,168 @@
+"""The log: writing events, giving them positions, reading them.
+
+Numbers given before a commit lie: who remembers the last one misses what commits later. So an
+event is written without a position, and whoever reads next numbers what has been committed.
+"""
+
+import hashlib
+import json
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from .database import Row, fetch, fetch_all
+from .statements import logged
+
+NUMBERING_LOCK = 0x7469_7465_6E01
+BATCH = 2000
+
+_RECORD = f"""WITH {logged("written", '''
+    SELECT %(organization)s::uuid, %(kind)s, %(actor)s::uuid, %(task)s::uuid, %(run)s::uuid, %(lease)s::uuid,
+        %(subject)s::uuid, %(epoch)s::bigint, %(data)s::jsonb''')}
+SELECT seq FROM written"""
+
+
+def record(
+    kind: str,
+    *,
+    organization_id: UUID,
+    actor_id: UUID | None,
+    task_id: UUID | None = None,
+    run_id: UUID | None = None,
+    lease_id: UUID | None = None,
+    subject_id: UUID | None = None,
+    epoch: int | None = None,
+    **data: Any,
+) -> None:
+    """Write one event in the caller's transaction. `data` holds ids, states, numbers and codes only."""
+    fetch(
+        _RECORD,
+        {
+            "organization": organization_id,
+            "kind": kind,
+            "actor": actor_id,
+            "task": task_id,
+            "run": run_id,
+            "lease": lease_id,
+            "subject": subject_id,
+            "epoch": epoch,
+            "data": json.dumps(data),
+        },
+    )
+
+
+_TAKE = f"""
+WITH taken AS (
+    DELETE FROM coordination_event_unnumbered WHERE seq IN (
+        SELECT seq FROM coordination_event_unnumbered ORDER BY seq LIMIT {BATCH})
+    RETURNING seq, organization_id, event_id, event_created_at
+)
+SELECT t.seq, t.organization_id, t.event_id, t.event_created_at, e.kind, e.actor_id, e.task_id, e.run_id, e.lease_id,
+    e.subject_id, e.epoch, e.data
+FROM taken t JOIN coordination_event e ON e.id = t.event_id AND e.created_at = t.event_created_at
+ORDER BY t.seq"""
+
+_LAST = """
+SELECT o.id AS organization_id, p.position, p.digest
+FROM unnest(%(organizations)s::uuid[]) o (id)
+CROSS JOIN LATERAL (
+    SELECT position, digest FROM coordination_event_position
+    WHERE organization_id = o.id ORDER BY position DESC LIMIT 1) p"""
+
+_PLACE = """
+INSERT INTO coordination_event_position (organization_id, position, event_id, event_created_at, digest)
+SELECT * FROM unnest(%(organizations)s::uuid[], %(positions)s::bigint[], %(events)s::uuid[],
+    %(times)s::timestamptz[], %(digests)s::bytea[])
+RETURNING 1 AS one"""
+
+
+def digest(previous: bytes, position: int, event: Row) -> bytes:
+    """SHA-256 over the entry before, the position, and the event as canonical JSON."""
+    content = {
+        key: event[key].hex if isinstance(event[key], UUID) else event[key]
+        for key in ("organization_id", "event_id", "kind", "actor_id", "task_id", "run_id", "lease_id", "subject_id", "epoch", "data")
+    }
+    content["created_at"] = event["event_created_at"].isoformat()
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(previous + position.to_bytes(8) + text.encode()).digest()
+
+
+def number() -> int:
+    """Give every committed event its organization's next position; the number of events placed.
+
+    One numbering step runs at a time, under an advisory lock that ends with its transaction. Within
+    a transaction events keep the order in which they were written; an event that depends on another
+    was written after that one's commit, so it comes later here too.
+    """
+    total = 0
+    while True:
+        with transaction.atomic():
+            fetch("SELECT pg_advisory_xact_lock(%(key)s::bigint)::text", {"key": NUMBERING_LOCK})
+            events = fetch_all(_TAKE, {})
+            if events:
+                _place(events)
+        total += len(events)
+        if len(events) < BATCH:
+            return total
+
+
+def _place(events: list[Row]) -> None:
+    organizations = list({event["organization_id"] for event in events})
+    last: dict[UUID, tuple[int, bytes]] = dict.fromkeys(organizations, (0, bytes(32)))
+    for row in fetch_all(_LAST, {"organizations": organizations}):
+        last[row["organization_id"]] = (row["position"], bytes(row["digest"]))
+    columns: dict[str, list[Any]] = {"organizations": [], "positions": [], "events": [], "times": [], "digests": []}
+    for event in events:
+        organization = event["organization_id"]
+        position = last[organization][0] + 1
+        chained = digest(last[organization][1], position, event)
+        last[organization] = (position, chained)
+        values = (organization, position, event["event_id"], event["event_created_at"], chained)
+        for column, value in zip(columns.values(), values, strict=True):
+            column.append(value)
+    fetch_all(_PLACE, columns)
+
+
+_READ = """
+SELECT p.position, e.id, e.created_at, e.kind, e.actor_id, e.task_id, e.run_id, e.lease_id, e.subject_id, e.epoch, e.data
+FROM coordination_event_position p
+JOIN coordination_event e ON e.id = p.event_id AND e.created_at = p.event_created_at
+WHERE p.organization_id = %(organization)s AND p.position > %(after)s AND p.position <= %(until)s
+    AND (%(kinds)s::varchar[] IS NULL OR e.kind = ANY (%(kinds)s::varchar[]))
+    AND (%(task)s::uuid IS NULL OR e.task_id = %(task)s)
+ORDER BY p.position LIMIT %(limit)s"""
+
+# How many positions one page of a filtered reader looks through.
+SCAN = 5000
+
+
+def read(
+    organization_id: UUID,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    kinds: list[str] | None = None,
+    task_id: UUID | None = None,
+) -> tuple[list[Row], int]:
+    """A page of positioned events after a cursor, and the position to go on from.
+
+    An empty page of a filtered reader still moves its cursor. Numbers first, so that a reader sees
+    its own writes.
+    """
+    number()
+    newest = newest_position(organization_id)
+    until = min(after + SCAN, newest)
+    rows = fetch_all(
+        _READ,
+        {"organization": organization_id, "after": after, "until": until, "kinds": kinds, "task": task_id, "limit": limit},
+    )
+    if len(rows) == limit:
+        return rows, rows[-1]["position"]
+    return rows, max(after, until)
+
+
+def newest_position(organization_id: UUID) -> int:
+    """The last position that was given in an organization, 0 when there is none."""
+    rows = fetch_all(_LAST, {"organizations": [organization_id]})
+    return rows[0]["position"] if rows else 0

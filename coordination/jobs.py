@@ -1,0 +1,29 @@
+"""Celery jobs. Each writes down what is already true; losing one, or running it twice, changes nothing."""
+
+from celery import shared_task
+from django.db import connection
+
+from . import events, sweeping
+
+
+@shared_task(name="coordination.jobs.sweep")
+def sweep() -> int:
+    """End the runs whose leases have run out; how many."""
+    return sweeping.sweep()
+
+
+@shared_task(name="coordination.jobs.number_events")
+def number_events() -> int:
+    """Give committed events their positions, when no reader did; how many."""
+    return events.number()
+
+
+@shared_task(name="coordination.jobs.clean_up")
+def clean_up() -> None:
+    """Forget stored answers after a day, and renewals a week after their lease ended."""
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'")
+        cursor.execute(
+            "DELETE FROM coordination_renewal n USING coordination_lease l WHERE l.id = n.lease_id"
+            " AND l.ended_at < clock_timestamp() - interval '7 days'"
+        )

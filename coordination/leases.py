@@ -1,0 +1,107 @@
+"""Granting, ending and renewing leases outside the hot verbs. The task is locked by the caller."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F
+
+from . import events, participants
+from .locks import Held, clock
+from .models import GrantReason, Lease, LeaseEnd, Principal, PrincipalKind, Resource, Run, RunStatus, Task, TaskStatus
+
+
+def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds: int) -> Run:
+    """Give a principal a new lease and run on a task without an open run; the task goes in progress."""
+    Resource.objects.filter(pk=task.resource_id).update(epoch=F("epoch") + 1)
+    resource = Resource.objects.get(pk=task.resource_id)
+    at = clock()
+    lease = Lease.objects.create(
+        organization_id=task.organization_id,
+        resource=resource,
+        principal=principal,
+        epoch=resource.epoch,
+        ttl_seconds=ttl_seconds,
+        granted_because=because,
+        previous_lease_id=resource.last_lease_id,
+        granted_at=at,
+        renewed_at=at,
+        expires_at=at + timedelta(seconds=ttl_seconds),
+    )
+    Resource.objects.filter(pk=resource.pk).update(last_lease_id=lease.pk, previous_lease_id=resource.last_lease_id)
+    run = Run.objects.create(
+        organization_id=task.organization_id,
+        task=task,
+        profile_id=task.profile_id,
+        principal=principal,
+        lease=lease,
+        number=task.run_count + 1,
+        epoch=resource.epoch,
+        status=RunStatus.RUNNING,
+        started_at=at,
+    )
+    task.run_count += 1
+    task.status = TaskStatus.IN_PROGRESS
+    Task.objects.filter(pk=task.pk).update(
+        status=TaskStatus.IN_PROGRESS, run_count=task.run_count, reserved_for=None, reserved_until=None,
+        avoided=None, avoided_until=None, backoff_until=None,
+    )
+    events.record(
+        "task.claimed",
+        organization_id=task.organization_id,
+        actor_id=principal.pk,
+        task_id=task.pk,
+        run_id=run.pk,
+        lease_id=lease.pk,
+        epoch=lease.epoch,
+        status=TaskStatus.IN_PROGRESS,
+        run=run.number,
+        because=because,
+    )
+    return run
+
+
+def end_lease(
+    held: Held, reason: LeaseEnd, run_status: RunStatus, *, event: str, status: str, actor_id: UUID | None = None, **data: Any
+) -> None:
+    """End the open run and its lease together; an expired one ended when it expired.
+
+    `status` is how the task stands after the move, for the event; the caller moves the task.
+    """
+    run, lease = held.run, held.lease
+    if run is None or lease is None:
+        raise ValueError("the task has no open run")
+    ended_at = lease.expires_at if reason == LeaseEnd.EXPIRED else held.at
+    Lease.objects.filter(pk=lease.pk).update(ended_at=ended_at, end_reason=reason)
+    Run.objects.filter(pk=run.pk).update(status=run_status, ended_at=ended_at)
+    Task.objects.filter(pk=run.task_id).update(last_run_end=run_status)
+    run.status, run.ended_at = run_status, ended_at
+    held.task.last_run_end = run_status
+    for participant in participants.everyone():
+        participant.run_ended(run)
+    events.record(
+        event,
+        organization_id=run.organization_id,
+        actor_id=actor_id,
+        task_id=run.task_id,
+        run_id=run.pk,
+        lease_id=lease.pk,
+        epoch=run.epoch,
+        status=status,
+        run=run.number,
+        lease=reason,
+        **data,
+    )
+    held.run = held.lease = None
+
+
+def renew_human(held: Held, principal_id: UUID) -> None:
+    """A human's lease is renewed by each of their actions on its task."""
+    run, lease = held.run, held.lease
+    if run is None or lease is None or lease.principal_id != principal_id or not held.lease_is_live:
+        return
+    if lease.principal.kind == PrincipalKind.HUMAN:
+        Lease.objects.filter(pk=lease.pk).update(
+            renewed_at=held.at, expires_at=held.at + timedelta(seconds=settings.HUMAN_LEASE_TTL_SECONDS)
+        )

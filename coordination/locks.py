@@ -1,0 +1,56 @@
+"""Taking the locks of a move in the one order: task, lease, run; then the clock."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+
+from titen.errors import not_found
+
+from .models import Lease, Resource, Run, Task
+
+
+@dataclass
+class Held:
+    """A locked task with its open run and lease, and the moment after the last lock was taken."""
+
+    task: Task
+    run: Run | None
+    lease: Lease | None
+    at: datetime
+
+    @property
+    def lease_is_live(self) -> bool:
+        """True while the open run's lease has not run out."""
+        return self.lease is not None and self.lease.expires_at > self.at
+
+
+def clock() -> datetime:
+    """The database's clock, now."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        moment: datetime = cursor.fetchone()[0]
+    return moment
+
+
+def hold_task(organization_id: UUID, task_id: UUID) -> Held:
+    """Lock a task, its live lease and its open run. `NOT_FOUND` when the organization has no such task.
+
+    The lock is NO KEY UPDATE: a claim passes over it, but a foreign key to the task does not wait.
+    """
+    task = (
+        Task.objects.select_for_update(no_key=True, of=("self",))
+        .filter(organization_id=organization_id, pk=task_id)
+        .first()
+    )
+    if task is None:
+        raise not_found()
+    lease = Lease.objects.select_for_update(no_key=True).filter(resource_id=task.resource_id, ended_at=None).first()
+    run = Run.objects.select_for_update(no_key=True).filter(task=task, ended_at=None).first() if lease else None
+    return Held(task, run, lease, clock())
+
+
+def current_epoch(task: Task) -> int:
+    """The epoch of the task's resource; 0 before the first claim."""
+    return Resource.objects.values_list("epoch", flat=True).get(pk=task.resource_id)

@@ -1,0 +1,29 @@
+"""Django's migrate, as the owner of the tables instead of the application's role."""
+
+from typing import Any
+
+from django.core.management.commands.migrate import Command as Migrate
+from django.db import connections
+
+from coordination import partitions
+
+
+class Command(Migrate):
+    """Migrates as the user of DATABASE_URL, makes the coming months' partitions, refreshes statistics."""
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Set the role aside, migrate, and put it back."""
+        connection = connections[options["database"]]
+        role_options = connection.settings_dict["OPTIONS"].pop("options", None)
+        connection.close()
+        try:
+            super().handle(*args, **options)
+            if options["app_label"] is None and not options["plan"] and not options["check_unapplied"]:
+                with connection.cursor() as cursor:
+                    partitions.make_ahead(cursor)
+                    # Plans cached while the tables were empty would stay bad for a connection's life.
+                    cursor.execute("ANALYZE")
+        finally:
+            connection.close()
+            if role_options is not None:
+                connection.settings_dict["OPTIONS"]["options"] = role_options

@@ -1,0 +1,243 @@
+"""What the holder of a run does: heartbeat, complete, fail, release; and why it is refused."""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from titen.errors import Refused, not_found
+
+from . import endings, events, participants, statements
+from .callers import Credential
+from .claims import DEPTH, check_ttl, claim
+from .database import Row, fetch, fetch_all
+from .models import Comment
+
+_SATISFY = """
+WITH freed AS (
+    UPDATE coordination_taskdependency SET satisfied_at = clock_timestamp()
+    WHERE depends_on_id = %(task)s AND satisfied_at IS NULL
+    RETURNING task_id
+), held AS (
+    SELECT id FROM coordination_task WHERE id IN (SELECT task_id FROM freed) ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE coordination_task t SET open_dependencies = t.open_dependencies - 1
+FROM held WHERE t.id = held.id RETURNING t.id"""
+
+
+def heartbeat(
+    credential: Credential,
+    run_id: UUID,
+    *,
+    epoch: int,
+    progress: int | None = None,
+    status: str | None = None,
+    ttl_seconds: int | None = None,
+) -> Row:
+    """Renew the lease of a run and note its progress (0-100) and status line.
+
+    Returns the renewed lease with `directives`, `resolved_approvals` and `answers`. After the lease's
+    expiry it is refused, even if nobody took over.
+    """
+    params = {
+        **credential.params,
+        "capabilities": None,
+        "run": run_id,
+        "epoch": epoch,
+        "progress": progress,
+        "status": status,
+        "ttl": check_ttl(ttl_seconds),
+    }
+    row = fetch(statements.heartbeat(caller=credential.clause), params)
+    if row is None:
+        raise refusal(credential, run_id, epoch, "heartbeat")
+    row["directives"] = ["pause"] if row["pause_requested_at"] else []
+    row.update(resolved_approvals=[], answers=[])
+    if row["has_asked"]:
+        row["answers"] = list(
+            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False).order_by("answered_at")
+        )
+        for participant in participants.everyone():
+            row.update(participant.heartbeat(row["run_id"], row["task_id"]))
+    return row
+
+
+def complete(
+    credential: Credential,
+    run_id: UUID,
+    *,
+    epoch: int,
+    summary: str = "",
+    result: Any = None,
+    evidence: list[Any] | None = None,
+    by_human: bool = False,
+    **following: Any,
+) -> Row:
+    """End a run with success. Refused in jeopardy, and while an effect has no outcome."""
+    return _end(
+        "complete",
+        credential,
+        run_id,
+        epoch,
+        {
+            "summary": summary,
+            "result": None if result is None else json.dumps(result),
+            "evidence": json.dumps(evidence or []),
+            "certain": not by_human,
+        },
+        **following,
+    )
+
+
+def fail(
+    credential: Credential, run_id: UUID, *, epoch: int, error: str, retryable: bool = True, **following: Any
+) -> Row:
+    """End a run without success: the task comes back after a pause, or is blocked."""
+    return _end("fail", credential, run_id, epoch, {"error": error, "retryable": retryable}, **following)
+
+
+def release(
+    credential: Credential, run_id: UUID, *, epoch: int, reason: str = "", checkpoint: Any = None, **following: Any
+) -> Row:
+    """Give the task back; it counts as no attempt. A checkpoint stays for the next run."""
+    extra = {"reason": reason, "checkpoint": None if checkpoint is None else json.dumps(checkpoint)}
+    return _end("release", credential, run_id, epoch, extra, **following)
+
+
+def _end(
+    verb: str,
+    credential: Credential,
+    run_id: UUID,
+    epoch: int,
+    extra: dict[str, Any],
+    *,
+    claim_next: bool = False,
+    capabilities: list[str] | None = None,
+    ttl_seconds: int | None = None,
+) -> Row:
+    """End a run; with `claim_next` the row's `next` is what the claim answers, or None."""
+    params = {
+        "checkpoint": None,
+        **credential.params,
+        "run": run_id,
+        "epoch": epoch,
+        "capabilities": capabilities,
+        "ttl": check_ttl(ttl_seconds),
+        "depth": DEPTH,
+        "frees": False,
+        **extra,
+    }
+    row = fetch(endings.end_run(verb, caller=credential.clause, claim_next=claim_next), params)
+    if row is not None:
+        if claim_next:
+            row["next"] = row if row["run_id"] else claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+        return row
+    if verb == "complete":
+        row = _complete_and_free(credential, params)
+        if row is not None:
+            if claim_next:
+                row["next"] = claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+            return row
+    raise refusal(credential, run_id, epoch, verb)
+
+
+def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | None:
+    """Complete a task that others wait for.
+
+    Whoever makes a dependent counts itself on this task's row. So that count is true once the row is
+    locked, but the dependents may be younger than the snapshot that was taken before the wait for
+    the lock: they are freed in a statement of their own.
+    """
+    with transaction.atomic():
+        row = fetch(endings.end_run("complete", caller=credential.clause), {**params, "frees": True})
+        if row is not None:
+            fetch_all(_SATISFY, {"task": row["ended_task_id"]})
+    return row
+
+
+_STANDING = f"""WITH {{caller}}
+SELECT c.principal_id AS caller_id, c.organization_id, r.id AS run_id, r.principal_id, r.status AS run_status,
+    r.task_id, t.status AS task_status, t.open_effects, l.id AS lease_id, l.epoch, l.ended_at, l.end_reason,
+    l.expires_at <= k.at AS expired, {statements.JEOPARDY.format(at="k.at")} AS jeopardy
+FROM caller c CROSS JOIN (SELECT clock_timestamp() AS at) k
+LEFT JOIN coordination_run r ON r.id = %(run)s AND r.organization_id = c.organization_id
+LEFT JOIN coordination_task t ON t.id = r.task_id LEFT JOIN coordination_lease l ON l.id = r.lease_id"""
+
+
+def refusal(credential: Credential, run_id: UUID, epoch: int, verb: str) -> Refused:
+    """Why a holder's verb was refused; it carries the trace to leave. The first that is true answers."""
+    row = fetch(
+        _STANDING.format(caller=credential.clause), {**credential.params, "capabilities": None, "run": run_id}
+    )
+    if row is None:
+        raise LookupError("no caller")
+    refused = judge_standing(row, epoch, verb)
+    if row["run_id"] is not None:
+        refused.trace = (row, verb)
+    return refused
+
+
+def judge_standing(row: Row, epoch: int, verb: str) -> Refused:
+    """The refusal for a row of standing that did not let `verb` through."""
+    state = {"run": row["run_status"], "task": row["task_status"]}
+    if row["run_id"] is None:
+        return not_found()
+    if row["principal_id"] != row["caller_id"]:
+        return Refused("NOT_HOLDER")
+    if row["ended_at"] is not None:
+        return _ended(row, state)
+    if row["epoch"] != epoch:
+        return Refused("STALE_EPOCH", details={"current_epoch": row["epoch"]})
+    if row["expired"]:
+        return Refused("LEASE_EXPIRED", details=state)
+    if verb == "complete" and row["jeopardy"]:
+        return Refused("LEASE_IN_JEOPARDY", details=state)
+    if verb == "complete" and row["open_effects"]:
+        return Refused("EFFECTS_UNRECONCILED", count=row["open_effects"], details={"open_effects": row["open_effects"]})
+    return Refused("CONFLICT", object="task", state=row["task_status"], details=state)
+
+
+def _ended(row: Row, state: dict[str, Any]) -> Refused:
+    match row["end_reason"]:
+        case "completed":
+            return Refused("ALREADY_COMPLETED", details=state)
+        case "expired":
+            return Refused("LEASE_EXPIRED", details=state)
+        case "revoked" | "handed_off" | "superseded":
+            return Refused("LEASE_SUPERSEDED", reason=row["end_reason"].replace("_", " "), details={**state, "reason": row["end_reason"]})
+        case "cancelled":
+            return Refused("TASK_CANCELLED", details=state)
+        case _:
+            return Refused("CONFLICT", object="run", state=row["run_status"], details=state)
+
+
+def leave_trace(refused: Refused) -> None:
+    """Leave one event per run, code and minute, so that an audit sees the attempts of who has lost.
+
+    Called by the door once the refused transaction is undone.
+    """
+    if refused.trace is None:
+        return
+    row, verb = refused.trace
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{row['run_id']}{refused.code}"])
+            cursor.execute(
+                "SELECT EXISTS (SELECT FROM coordination_event WHERE run_id = %s AND kind = 'run.refused'"
+                " AND data ->> 'code' = %s AND created_at >= date_trunc('minute', clock_timestamp()))",
+                [row["run_id"], refused.code],
+            )
+            if cursor.fetchone()[0]:
+                return
+        events.record(
+            "run.refused",
+            organization_id=row["organization_id"],
+            actor_id=row["caller_id"],
+            task_id=row["task_id"],
+            run_id=row["run_id"],
+            lease_id=row["lease_id"],
+            epoch=row["epoch"],
+            code=refused.code,
+            verb=verb,
+        )

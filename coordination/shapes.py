@@ -1,0 +1,196 @@
+"""Tasks, runs, leases, comments and events as the API prints them."""
+
+from datetime import datetime
+from typing import Any
+
+from titen.api.ids import maybe_id, public_id
+
+from .database import Row
+from .models import Comment, Lease, Run, Task
+from .times import stamp
+
+
+def certainty(lease: Lease, now: datetime, jeopardy_share: float) -> str:
+    """`held`, `jeopardy` or `expired`, judged at the database's `now`."""
+    if lease.ended_at is not None or lease.expires_at <= now:
+        return "expired"
+    quiet = (now - lease.renewed_at).total_seconds()
+    if lease.jeopardy_declared_at is not None or quiet >= lease.ttl_seconds * jeopardy_share:
+        return "jeopardy"
+    return "held"
+
+
+def lease_json(row: Row, *, certainty: str = "held") -> dict[str, Any]:
+    """A lease from a row of a claim or a renewal, both of which make it certain."""
+    return {
+        "lease_id": public_id("lease", row["lease_id"]),
+        "epoch": row["epoch"],
+        "ttl_seconds": row["ttl_seconds"],
+        "expires_at": stamp(row["expires_at"]),
+        "certainty": certainty,
+        "granted_because": row["granted_because"],
+    }
+
+
+def claim_json(row: Row, context: dict[str, Any]) -> dict[str, Any]:
+    """What a claim answers: task, run, lease, and all that the work needs."""
+    return {
+        "task": {
+            "id": public_id("task", row["task_id"]),
+            "title": row["title"],
+            "description": row["description"],
+            "status": "in_progress",
+            "priority": row["priority"],
+            "required_capabilities": row["required_capabilities"],
+            "payload": row["payload"],
+            "secret_refs": row["secret_refs"],
+            "attempt_count": row["attempt_count"],
+            "max_attempts": row["max_attempts"],
+            "created_at": stamp(row["created_at"]),
+            "not_before": stamp(row["not_before"]),
+        },
+        "run": {
+            "id": public_id("run", row["run_id"]),
+            "task_id": public_id("task", row["task_id"]),
+            "number": row["number"],
+            "epoch": row["epoch"],
+            "status": row["run_status"],
+            "progress": 0,
+            "status_line": "",
+            "started_at": stamp(row["started_at"]),
+            "ended_at": None,
+        },
+        "lease": lease_json(row),
+        "heartbeat_interval_seconds": row["ttl_seconds"] / 3,
+        "server_time": stamp(row["server_time"]),
+        "context": context,
+    }
+
+
+def ended_json(row: Row) -> dict[str, Any]:
+    """What complete, fail and release answer."""
+    return {
+        "task": {
+            "id": public_id("task", row["ended_task_id"]),
+            "title": row["ended_title"],
+            "status": row["ended_task_status"],
+            "attempt_count": row["ended_attempt_count"],
+            "finished_at": stamp(row["finished_at"]),
+            "backoff_until": stamp(row["backoff_until"]),
+        },
+        "run": {
+            "id": public_id("run", row["ended_run_id"]),
+            "task_id": public_id("task", row["ended_task_id"]),
+            "number": row["ended_number"],
+            "epoch": row["ended_epoch"],
+            "status": row["ended_run_status"],
+            "progress": row["ended_progress"],
+            "started_at": stamp(row["ended_started_at"]),
+            "ended_at": stamp(row["ended_at"]),
+        },
+    }
+
+
+def task_json(task: Task, *, private: bool) -> dict[str, Any]:
+    """A task. `private` adds what only its holder, its creator and humans see."""
+    shown = {
+        "id": public_id("task", task.pk),
+        "title": task.title,
+        "description": task.description,
+        "status": task.status,
+        "priority": task.priority,
+        "required_capabilities": task.profile.capabilities,
+        "attempt_count": task.attempt_count,
+        "max_attempts": task.max_attempts,
+        "open_blockers": task.open_blockers,
+        "open_dependencies": task.open_dependencies,
+        "lease_ttl_seconds": task.lease_ttl_seconds,
+        "not_before": stamp(task.not_before),
+        "backoff_until": stamp(task.backoff_until),
+        "created_by": public_id("agent", task.created_by_id),
+        "created_at": stamp(task.created_at),
+        "finished_at": stamp(task.finished_at),
+        "summary": task.summary,
+    }
+    if private:
+        shown.update(
+            payload=task.payload, secret_refs=task.secret_refs, result=task.result, evidence=task.evidence, last_error=task.last_error
+        )
+    return shown
+
+
+def run_json(run: Run, *, now: datetime, jeopardy_share: float, private: bool) -> dict[str, Any]:
+    """A run with its lease."""
+    lease = run.lease
+    shown = {
+        "id": public_id("run", run.pk),
+        "task_id": public_id("task", run.task_id),
+        "principal_id": public_id("agent", run.principal_id),
+        "principal": run.principal.name,
+        "number": run.number,
+        "epoch": run.epoch,
+        "status": run.status,
+        "progress": run.progress,
+        "status_line": run.status_line,
+        "started_at": stamp(run.started_at),
+        "ended_at": stamp(run.ended_at),
+        "lease": {
+            "lease_id": public_id("lease", lease.pk),
+            "epoch": lease.epoch,
+            "ttl_seconds": lease.ttl_seconds,
+            "granted_because": lease.granted_because,
+            "granted_at": stamp(lease.granted_at),
+            "renewed_at": stamp(lease.renewed_at),
+            "renewal_count": lease.renewal_count,
+            "expires_at": stamp(lease.expires_at),
+            "certainty": certainty(lease, now, jeopardy_share),
+            "ended_at": stamp(lease.ended_at),
+            "end_reason": lease.end_reason,
+        },
+    }
+    if private:
+        shown.update(error=run.error, checkpoint=run.checkpoint)
+    return shown
+
+
+def comment_json(comment: Comment) -> dict[str, Any]:
+    """A comment; for a question also its answer, or null."""
+    return {
+        "id": public_id("cmt", comment.pk),
+        "task_id": public_id("task", comment.task_id),
+        "run_id": maybe_id("run", comment.run_id),
+        "author_id": public_id("agent", comment.author_id),
+        "author": comment.author.name,
+        "body": comment.body,
+        "blocking": comment.blocking,
+        "withdrawn": comment.withdrawn_at is not None,
+        "answer": {
+            "body": comment.answer,
+            "answered_by": comment.answered_by.name if comment.answered_by else "",
+            "answered_at": stamp(comment.answered_at),
+        }
+        if comment.answered_at
+        else None,
+        "created_at": stamp(comment.created_at),
+    }
+
+
+def event_json(row: Row) -> dict[str, Any]:
+    """One line of the log, with its position as the cursor behind it."""
+    return {
+        "id": public_id("evt", row["id"]),
+        "cursor": str(row["position"]),
+        "kind": row["kind"],
+        "created_at": stamp(row["created_at"]),
+        "actor_id": maybe_id("agent", row["actor_id"]),
+        "task_id": maybe_id("task", row["task_id"]),
+        "run_id": maybe_id("run", row["run_id"]),
+        "lease_id": maybe_id("lease", row["lease_id"]),
+        "subject_id": maybe_id(SUBJECTS.get(row["kind"].partition(".")[0], "agent"), row["subject_id"]),
+        "epoch": row["epoch"],
+        "data": row["data"],
+    }
+
+
+# What an event's subject is, by the first word of its kind.
+SUBJECTS = {"approval": "appr", "comment": "cmt", "key": "key", "member": "user", "principal": "agent"}

@@ -1,0 +1,83 @@
+"""The base of every `/v1` view."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from coordination.callers import Caller, Credential, by_key
+from titen.errors import Refused, invalid
+
+from .authentication import caller_by_digest, key_digest
+from .doors import Answer, attempt, idempotent, transact
+from .fields import StrictSerializer, read
+from .strict_json import check_text
+
+
+class ApiView(APIView):
+    """Reads bodies and queries strictly; `scopes` says what each method needs."""
+
+    scopes: ClassVar[dict[str, str]] = {}
+
+    def caller(self, request: Request) -> Caller:
+        """Who sent the request."""
+        caller: Caller = request.user  # type: ignore[assignment]
+        return caller
+
+    def body(self, request: Request, serializer: type[StrictSerializer]) -> dict[str, Any]:
+        """The validated body."""
+        return read(serializer, request.data)
+
+    def query(self, request: Request, serializer: type[StrictSerializer]) -> dict[str, Any]:
+        """The validated query; a parameter that stands twice is refused."""
+        return read(serializer, single_values(request))
+
+    def nothing_else(self, request: Request) -> None:
+        """Refuse any query parameter."""
+        self.query(request, StrictSerializer)
+
+    def act(self, request: Request, work: Callable[[], Answer]) -> Response:
+        """Do a changing rule in a transaction, once per `Idempotency-Key`."""
+        key = request.META.get("HTTP_IDEMPOTENCY_KEY")
+        if key is None:
+            status, content = transact(work)
+        else:
+            status, content = idempotent(self.caller(request).principal_id, key, request, work)
+        return Response(content, status=status)
+
+
+def single_values(request: Request) -> dict[str, str]:
+    """The query's parameters, each of which may stand once."""
+    values = {}
+    for name, given in request.GET.lists():
+        if len(given) > 1:
+            raise invalid(name, "stands twice.")
+        check_text(given[0])
+        values[name] = given[0]
+    return values
+
+
+class HotView(ApiView):
+    """A verb whose one statement finds its caller itself, so that it costs one round trip."""
+
+    authentication_classes: ClassVar[list[Any]] = []
+    permission_classes: ClassVar[list[Any]] = []
+    scope = "tasks:claim"
+
+    def move(self, request: Request, work: Callable[[Credential], Answer], *, stored: bool = True) -> Response:
+        """Do `work` with the caller's credential. Who cannot be found there gets the full explanation."""
+        digest = key_digest(request._request)
+        credential = by_key(digest, self.scope)
+        key = request.META.get("HTTP_IDEMPOTENCY_KEY") if stored else None
+        try:
+            if key is None:
+                status, content = attempt(lambda: work(credential))
+            else:
+                principal_id = caller_by_digest(digest).principal_id
+                status, content = idempotent(principal_id, key, request, lambda: work(credential))
+        except LookupError:
+            caller_by_digest(digest).require(self.scope)
+            raise Refused("UNAUTHENTICATED") from None
+        return Response(content, status=status)

@@ -1,0 +1,228 @@
+"""Settings. Everything that differs between installations comes from the environment.
+
+`manage.py up` writes the file `environment` into the state folder; variables that are already
+set win over it.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.utils.csp import CSP
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR = Path(os.environ.get("TITEN_VAR") or BASE_DIR / "var").resolve()
+
+env = environ.Env()
+if (VAR / "environment").is_file():
+    env.read_env(str(VAR / "environment"))
+
+DEBUG = False
+SECRET_KEY = env.str("TITEN_SECRET_KEY", "")
+SECRET_KEYS: list[str] = env.list("TITEN_SECRET_KEYS", default=[])
+ALLOWED_HOSTS: list[str] = env.list("TITEN_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("TITEN_TRUSTED_ORIGINS", default=[])
+SECURE = env.bool("TITEN_HTTPS", False)
+
+INSTALLED_APPS = [
+    "coordination",
+    "approvals",
+    "titen",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "axes",
+    "django_htmx",
+]
+
+# Requests that carry an API key skip all of it (titen.wsgi).
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "titen.urls"
+WSGI_APPLICATION = "titen.wsgi.application"
+APPEND_SLASH = False
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# The application acts as this role, which cannot change or delete events. `migrate` acts as the
+# user of the URL, who owns the tables. Empty: the URL's user is such a role already.
+DB_ROLE = env.str("TITEN_DB_ROLE", "titen_app")
+DATABASE_URL = env.str("DATABASE_URL", "")
+DATABASES: dict[str, dict[str, Any]] = {}
+if DATABASE_URL:
+    database = dict(env.db_url_config(DATABASE_URL))
+    database["ENGINE"] = "titen.postgres"
+    database["CONN_MAX_AGE"] = None
+    database["CONN_HEALTH_CHECKS"] = True
+    database["OPTIONS"] = {
+        **database.get("OPTIONS", {}),
+        "options": f"-c role={DB_ROLE} -c timezone=UTC" if DB_ROLE else "-c timezone=UTC",
+    }
+    DATABASES["default"] = database
+
+AUTH_USER_MODEL = "coordination.User"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+# Ten wrong passwords for one address from one place pause it for five minutes.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=5)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_LOCKOUT_CALLABLE = "coordination.board.errors.locked_out"
+AXES_ENABLE_ADMIN = False
+AXES_VERBOSE = False
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "board"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "coordination.board.errors.csrf_failure"
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = SECURE
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = SECURE
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CSP = {
+    "default-src": [CSP.SELF],
+    "img-src": [CSP.SELF, "data:"],
+    "frame-ancestors": [CSP.NONE],
+    "base-uri": [CSP.NONE],
+    "form-action": [CSP.SELF],
+    "object-src": [CSP.NONE],
+}
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["titen.api.authentication.KeyAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["titen.api.authentication.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["titen.api.envelope.EnvelopeRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["titen.api.strict_json.StrictJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "titen.api.envelope.JsonOnly",
+    "DEFAULT_SCHEMA_CLASS": "titen.api.schema.EnvelopeSchema",
+    "EXCEPTION_HANDLER": "titen.api.envelope.answer_exception",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Titen",
+    "DESCRIPTION": "Agents share work safely: tasks under expiring, fenced leases, and human approvals.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "POSTPROCESSING_HOOKS": ["titen.api.schema.add_shapes"],
+    "SERVERS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+# A job that waited longer than its period is of no use: the next one does the same work.
+CELERY_BEAT_SCHEDULE = {
+    "write down what has run out": {
+        "task": "coordination.jobs.sweep",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
+    "expire approvals": {
+        "task": "approvals.jobs.expire",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
+    "give committed events their positions": {
+        "task": "coordination.jobs.number_events",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
+    "forget what is no longer needed": {
+        "task": "coordination.jobs.clean_up",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
+}
+
+# Leases, in seconds. The minimum is 1 in tests, so that they can wait for an expiry.
+LEASE_TTL_MINIMUM = env.int("TITEN_LEASE_TTL_MINIMUM", 10)
+LEASE_TTL_MAXIMUM = 86_400
+HUMAN_LEASE_TTL_SECONDS = env.int("TITEN_HUMAN_LEASE_TTL", 8 * 3600)
+# The share of the TTL without a renewal after which a lease is in jeopardy.
+JEOPARDY_SHARE = 2 / 3
+APPROVAL_DEFAULT_SECONDS = 24 * 3600
+APPROVAL_MAXIMUM_SECONDS = 30 * 86_400
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    "loggers": {
+        "titen": {"level": "INFO"},
+        # A 4xx is an answer, not a fault of the server.
+        "django.request": {"level": "ERROR"},
+    },
+}
