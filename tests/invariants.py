@@ -1,0 +1,77 @@
+"""INV1 to INV8 of every case, as queries over the whole database: each must find nothing."""
+
+from django.db import connection
+
+RULES = {
+    "INV1: at most one open run and one live lease per task": """
+        SELECT task_id FROM coordination_run WHERE ended_at IS NULL GROUP BY task_id HAVING count(*) > 1
+        UNION ALL SELECT resource_id FROM coordination_lease WHERE ended_at IS NULL GROUP BY resource_id HAVING count(*) > 1""",
+    "INV1: a run and its lease end together": """
+        SELECT r.id FROM coordination_run r JOIN coordination_lease l ON l.id = r.lease_id
+        WHERE (r.ended_at IS NULL) <> (l.ended_at IS NULL)""",
+    "INV2: in progress if and only if it has an open run that is running": """
+        SELECT t.id FROM coordination_task t WHERE (t.status = 'in_progress') <> EXISTS (
+            SELECT FROM coordination_run r WHERE r.task_id = t.id AND r.status = 'running')""",
+    "INV2: blocked if and only if it has an open blocker, and the counter says how many": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM coordination_blocker b WHERE b.task_id = t.id AND b.closed_at IS NULL) b
+        WHERE (t.status = 'blocked') <> (b.n > 0) OR t.open_blockers <> b.n""",
+    "INV2: the dependency counters say how many": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM coordination_taskdependency d WHERE d.task_id = t.id AND d.satisfied_at IS NULL) d
+        WHERE t.open_dependencies <> d.n""",
+    "INV3: attempt_count counts the abandoned and failed runs since the last reset": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM coordination_run r WHERE r.task_id = t.id AND r.status IN ('abandoned', 'failed')
+                AND r.ended_at > coalesce((SELECT max(e.created_at) FROM coordination_event e
+                    WHERE e.task_id = t.id AND e.kind IN ('task.reopened', 'task.taken_over')), '-infinity')) r
+        WHERE t.attempt_count <> r.n""",
+    "INV4: every ended run has exactly one ending event": """
+        SELECT r.id FROM coordination_run r CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM coordination_event e WHERE e.run_id = r.id AND e.kind IN (
+                'task.completed', 'task.failed', 'task.released', 'task.abandoned', 'task.parked', 'task.superseded',
+                'task.run_cancelled')) e
+        WHERE e.n <> (r.ended_at IS NOT NULL)::int""",
+    "INV4: every decided approval has exactly one decision event by its human": """
+        SELECT a.id FROM approvals_approval a CROSS JOIN LATERAL (
+            SELECT count(*) AS n, count(p.id) AS humans FROM coordination_event e
+            LEFT JOIN coordination_principal p ON p.id = e.actor_id AND p.user_id = a.decided_by_user_id
+            WHERE e.subject_id = a.id AND e.kind = 'approval.decided') e
+        WHERE e.n <> (a.decision IS NOT NULL)::int OR e.humans <> e.n""",
+    "INV5: epochs strictly increase per resource": """
+        SELECT l.id FROM coordination_lease l JOIN coordination_lease m
+            ON m.resource_id = l.resource_id AND m.epoch > l.epoch AND m.granted_at < l.granted_at
+        UNION ALL SELECT l.id FROM coordination_lease l JOIN coordination_resource r ON r.id = l.resource_id
+        WHERE l.epoch > r.epoch""",
+    "INV6: no approval is both expired and decided": """
+        SELECT id FROM approvals_approval WHERE status = 'expired' AND decision IS NOT NULL
+        UNION ALL SELECT a.id FROM approvals_approval a JOIN coordination_event e ON e.subject_id = a.id
+        WHERE e.kind IN ('approval.expired', 'approval.decided', 'approval.cancelled')
+        GROUP BY a.id HAVING count(*) > 1""",
+    "INV8: positions are unique and without gaps": """
+        SELECT organization_id FROM coordination_event_position
+        GROUP BY organization_id HAVING count(*) <> max(position) OR min(position) <> 1""",
+    "INV8: the states rebuilt from the events are the states of the tasks": """
+        SELECT t.id FROM coordination_task t LEFT JOIN LATERAL (
+            SELECT e.data ->> 'status' AS status FROM coordination_event e
+            WHERE e.task_id = t.id AND e.data ? 'status' ORDER BY e.seq DESC LIMIT 1) e ON true
+        WHERE t.status IS DISTINCT FROM e.status
+            AND EXISTS (SELECT FROM coordination_event e WHERE e.task_id = t.id)""",
+}
+
+
+def broken() -> dict[str, list[str]]:
+    """The promises that do not hold now, each with the ids that break it."""
+    found = {}
+    with connection.cursor() as cursor:
+        for promise, query in RULES.items():
+            cursor.execute(query)
+            rows = [str(row[0]) for row in cursor.fetchmany(5)]
+            if rows:
+                found[promise] = rows
+    return found
+
+
+def check_invariants() -> None:
+    """Fail, naming every promise that does not hold."""
+    assert not broken(), broken()
