@@ -14,7 +14,9 @@ from .requests import close, end_without_decision, hold_approval, refuse_ended
 MAX_REASON = 2000
 
 
-def decide(caller: Caller, approval_id: UUID, *, option: str, shown_digest: str, reason: str = "") -> Approval:
+def decide(
+    caller: Caller, approval_id: UUID, *, option: str, shown_digest: str, reason: str = ""
+) -> Approval:
     """Record a human's decision: exactly one of the options, once, before the deadline.
 
     `shown_digest` is the digest of what the human saw. Decision, blocker, task and run move in one
@@ -25,7 +27,9 @@ def decide(caller: Caller, approval_id: UUID, *, option: str, shown_digest: str,
         raise Refused("FORBIDDEN", "Only a human decides, on the board. An API key cannot.")
     approval, held = hold_approval(caller.organization_id, approval_id)
     if not Role(caller.role).includes(Role(approval.required_role)):
-        raise Refused("FORBIDDEN", f"Deciding this needs the role {approval.required_role}; you are {caller.role}.")
+        raise Refused(
+            "FORBIDDEN", f"Deciding this needs the role {approval.required_role}; you are {caller.role}."
+        )
     refuse_ended(approval)
     if approval.expires_at <= held.at:
         raise Refused("APPROVAL_EXPIRED", details={"state": ApprovalStatus.EXPIRED, "decision": None})
@@ -43,7 +47,13 @@ def decide(caller: Caller, approval_id: UUID, *, option: str, shown_digest: str,
     if count != 1:
         raise Refused("CONFLICT", object="approval", state="decided already")
     approval.refresh_from_db()
-    close(approval, held, actor_id=caller.principal_id, kind="approval.decided", option=approval.options.index(option))
+    close(
+        approval,
+        held,
+        actor_id=caller.principal_id,
+        kind="approval.decided",
+        option=approval.options.index(option),
+    )
     return approval
 
 

@@ -29,7 +29,9 @@ class Approval(models.Model):
 
     id = uuid_key()
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, db_index=False, related_name="+")
-    task = models.ForeignKey(Task, on_delete=models.PROTECT, null=True, db_index=False, related_name="approvals")
+    task = models.ForeignKey(
+        Task, on_delete=models.PROTECT, null=True, db_index=False, related_name="approvals"
+    )
     run_id = models.UUIDField(null=True)
     epoch = models.BigIntegerField(null=True)
     requested_by = models.ForeignKey(Principal, on_delete=models.PROTECT, db_index=False, related_name="+")
@@ -42,7 +44,9 @@ class Approval(models.Model):
     status = models.CharField(max_length=12, choices=ApprovalStatus.choices, default=ApprovalStatus.PENDING)
     decision = models.CharField(max_length=200, null=True)
     reason = models.TextField(blank=True)
-    decided_by_user = models.ForeignKey(User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    decided_by_user = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     decided_by_rule = models.UUIDField(null=True)
     created_at = stamped()
     expires_at = models.DateTimeField()
@@ -51,9 +55,12 @@ class Approval(models.Model):
     class Meta:
         ordering = ["-created_at"]
         constraints = [
-            models.CheckConstraint(condition=Q(status__in=ApprovalStatus.values), name="approval_status_is_known"),
             models.CheckConstraint(
-                condition=Q(status="pending", ended_at__isnull=True) | (~Q(status="pending") & Q(ended_at__isnull=False)),
+                condition=Q(status__in=ApprovalStatus.values), name="approval_status_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(status="pending", ended_at__isnull=True)
+                | (~Q(status="pending") & Q(ended_at__isnull=False)),
                 name="approval_has_an_end_time_iff_final",
             ),
             models.CheckConstraint(
@@ -70,7 +77,9 @@ class Approval(models.Model):
                 ),
                 name="approval_has_one_decider_iff_decided",
             ),
-            models.CheckConstraint(condition=Q(expires_at__gt=F("created_at")), name="approval_expires_after_its_request"),
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("created_at")), name="approval_expires_after_its_request"
+            ),
         ]
         indexes = [
             # The board and the agents' lists: what is open, soonest expiry last read in memory.
@@ -97,5 +106,3 @@ class Vote(models.Model):
 
     def __str__(self) -> str:
         return self.option
-
-

@@ -21,7 +21,11 @@ class ApprovalsParticipant:
 
     def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
         """The ended approvals of the run's task, oldest first."""
-        ended = Approval.objects.filter(task_id=task_id).exclude(status=ApprovalStatus.PENDING).order_by("ended_at")
+        ended = (
+            Approval.objects.filter(task_id=task_id)
+            .exclude(status=ApprovalStatus.PENDING)
+            .order_by("ended_at")
+        )
         return {"resolved_approvals": [approval_json(approval) for approval in ended]}
 
     def context(self, task: Task) -> dict[str, Any]:

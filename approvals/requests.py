@@ -27,7 +27,9 @@ def check_options(options: list[str]) -> None:
         raise invalid("options", f"must hold between 2 and {MAX_OPTIONS} options.")
     for option in options:
         if not option.strip() or option != option.strip() or len(option) > MAX_OPTION_LENGTH:
-            raise invalid("options", f"each must be 1 to {MAX_OPTION_LENGTH} characters without outer blanks.")
+            raise invalid(
+                "options", f"each must be 1 to {MAX_OPTION_LENGTH} characters without outer blanks."
+            )
     if len({option.casefold() for option in options}) != len(options):
         raise invalid("options", "must differ by more than upper and lower case.")
 
@@ -131,10 +133,14 @@ def cancel(caller: Caller, approval_id: UUID) -> Approval:
     return approval
 
 
-def end_without_decision(approval: Approval, held: Held, status: ApprovalStatus, *, actor_id: UUID | None) -> None:
+def end_without_decision(
+    approval: Approval, held: Held, status: ApprovalStatus, *, actor_id: UUID | None
+) -> None:
     """Expire or cancel a pending, locked approval: its blocker closes and the task goes on."""
     ended_at = approval.expires_at if status == ApprovalStatus.EXPIRED else held.at
-    Approval.objects.filter(pk=approval.pk, status=ApprovalStatus.PENDING).update(status=status, ended_at=ended_at)
+    Approval.objects.filter(pk=approval.pk, status=ApprovalStatus.PENDING).update(
+        status=status, ended_at=ended_at
+    )
     approval.status, approval.ended_at = status, ended_at
     close(approval, held, actor_id=actor_id, kind=f"approval.{status}")
 

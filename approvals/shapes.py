@@ -10,7 +10,9 @@ from .models import Approval, ApprovalStatus
 
 def approval_json(approval: Approval, *, expired: bool = False) -> dict[str, Any]:
     """The public fields. `expired` shows a pending one whose time is over as what it is."""
-    status = ApprovalStatus.EXPIRED if expired and approval.status == ApprovalStatus.PENDING else approval.status
+    status = (
+        ApprovalStatus.EXPIRED if expired and approval.status == ApprovalStatus.PENDING else approval.status
+    )
     return {
         "id": public_id("appr", approval.pk),
         "task_id": maybe_id("task", approval.task_id),

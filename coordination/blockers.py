@@ -23,14 +23,21 @@ from .transitions import OPEN, TASK
 RESERVED_AFTER_WAIT = timedelta(minutes=2)
 
 
-def open_blocker(held: Held, kind: str, sentence: str, *, subject_id: UUID | None = None, pause: bool = False) -> Blocker:
+def open_blocker(
+    held: Held, kind: str, sentence: str, *, subject_id: UUID | None = None, pause: bool = False
+) -> Blocker:
     """Block the task for one more reason; its run, if any, waits from now on.
 
     `pause` asks the holder to stop: its next heartbeat says so.
     """
     task, run = held.task, held.run
     if task.status not in OPEN:
-        raise Refused("CONFLICT", object="task", state=task.status, details={"state": task.status, "allowed": TASK.allowed_in(task.status)})
+        raise Refused(
+            "CONFLICT",
+            object="task",
+            state=task.status,
+            details={"state": task.status, "allowed": TASK.allowed_in(task.status)},
+        )
     blocker = Blocker.objects.create(
         organization_id=task.organization_id, task=task, kind=kind, sentence=sentence, subject_id=subject_id
     )
@@ -77,7 +84,11 @@ def go_on(held: Held) -> None:
         end_lease(held, LeaseEnd.EXPIRED, RunStatus.PARKED, event="task.parked", status=TaskStatus.BLOCKED)
     elif task.last_run_end == RunStatus.PARKED:
         last = Run.objects.filter(task=task).order_by("-number").first()
-    reserved = {"reserved_for_id": last.principal_id, "reserved_until": held.at + RESERVED_AFTER_WAIT} if last else {}
+    reserved = (
+        {"reserved_for_id": last.principal_id, "reserved_until": held.at + RESERVED_AFTER_WAIT}
+        if last
+        else {}
+    )
     _move(task, status=TaskStatus.TODO, **reserved)
 
 
@@ -88,12 +99,16 @@ def _move(task: Task, **changes: Any) -> None:
         setattr(task, name, value)
 
 
-def record_blocked(held: Held, blocker: Blocker, *, actor_id: UUID | None, kind: str = "task.blocked", **data: Any) -> None:
+def record_blocked(
+    held: Held, blocker: Blocker, *, actor_id: UUID | None, kind: str = "task.blocked", **data: Any
+) -> None:
     """Write that the task was blocked (or what else `kind` says), and by what."""
     _record(held, kind, actor_id, blocker.subject_id, blocker=blocker.kind, **data)
 
 
-def record_unblocked(held: Held, *, actor_id: UUID | None, closed: Iterable[str], subject_id: UUID | None = None) -> None:
+def record_unblocked(
+    held: Held, *, actor_id: UUID | None, closed: Iterable[str], subject_id: UUID | None = None
+) -> None:
     """Write which blockers were closed and how the task stands now."""
     _record(held, "task.unblocked", actor_id, subject_id, closed=sorted(closed))
 

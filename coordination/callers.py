@@ -8,12 +8,33 @@ from titen.errors import Refused
 
 from . import statements
 
-SCOPES = (
-    "tasks:read tasks:write tasks:claim leases:read leases:write leases:admin handoffs:read handoffs:write "
-    "checkpoints:read checkpoints:write contexts:read contexts:write effects:write approvals:read approvals:request "
-    "comments:write comments:answer events:read webhooks:manage principals:read keys:manage fencing:verify "
-    "aap:provision mcp:call"
-).split()
+# One scope a noun and verb; `*` stands for all of them.
+SCOPES = [
+    "tasks:read",
+    "tasks:write",
+    "tasks:claim",
+    "leases:read",
+    "leases:write",
+    "leases:admin",
+    "handoffs:read",
+    "handoffs:write",
+    "checkpoints:read",
+    "checkpoints:write",
+    "contexts:read",
+    "contexts:write",
+    "effects:write",
+    "approvals:read",
+    "approvals:request",
+    "comments:write",
+    "comments:answer",
+    "events:read",
+    "webhooks:manage",
+    "principals:read",
+    "keys:manage",
+    "fencing:verify",
+    "aap:provision",
+    "mcp:call",
+]
 EVERYTHING = "*"
 
 

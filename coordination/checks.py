@@ -29,7 +29,9 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
             )
         )
     if not settings.SECRET_KEY:
-        found.append(Error("TITEN_SECRET_KEY is not set: 'make up' makes one under the state folder.", id="titen.E004"))
+        found.append(
+            Error("TITEN_SECRET_KEY is not set: 'make up' makes one under the state folder.", id="titen.E004")
+        )
     if not 1 <= settings.LEASE_TTL_MINIMUM <= 300:
         found.append(Error("TITEN_LEASE_TTL_MINIMUM must be between 1 and 300 seconds.", id="titen.E005"))
     return found
@@ -61,5 +63,10 @@ def database_is_fit(**_: Any) -> list[CheckMessage]:
                     )
                 ]
     except DatabaseError as problem:
-        return [Error(f"The database of DATABASE_URL cannot be used: {str(problem).splitlines()[0]}", id="titen.E012")]
+        return [
+            Error(
+                f"The database of DATABASE_URL cannot be used: {str(problem).splitlines()[0]}",
+                id="titen.E012",
+            )
+        ]
     return []

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from titen.errors import Refused, invalid
 
 from . import statements
-from .callers import Caller, Credential
+from .callers import Credential
 from .database import Row, fetch
 from .models import Blocker, CapabilityProfile, Task, TaskDependency
 from .sweeping import sweep_batch
@@ -95,7 +95,11 @@ def _write_down_expired(row: Row, task_id: UUID | None) -> int:
 
 def why_not(row: Row, task_id: UUID) -> Refused:
     """Why `task_id` could not be claimed: the refusal, with what it waits for."""
-    task = Task.objects.filter(pk=task_id, organization_id=row["organization_id"]).select_related("profile").first()
+    task = (
+        Task.objects.filter(pk=task_id, organization_id=row["organization_id"])
+        .select_related("profile")
+        .first()
+    )
     if task is None:
         return Refused("NOT_FOUND")
     if task.status in ("done", "cancelled", "in_progress"):
@@ -105,15 +109,32 @@ def why_not(row: Row, task_id: UUID) -> Refused:
             details={"state": task.status, "waits_for": []},
         )
     now = _clock()
-    if task.status == "todo" and task.reserved_until and task.reserved_until > now and task.reserved_for_id != row["caller_id"]:
-        return Refused("RESERVED", until=stamp(task.reserved_until), details={"until": stamp(task.reserved_until)})
+    if (
+        task.status == "todo"
+        and task.reserved_until
+        and task.reserved_until > now
+        and task.reserved_for_id != row["caller_id"]
+    ):
+        return Refused(
+            "RESERVED", until=stamp(task.reserved_until), details={"until": stamp(task.reserved_until)}
+        )
     waits = waits_for(task, now=now, principal_id=row["caller_id"])
     missing = sorted(set(task.profile.capabilities) - set(_capabilities(row)))
     if missing:
-        waits.append({"kind": "capabilities", "sentence": f"It needs the capabilities {', '.join(missing)}.", "missing": missing})
+        waits.append(
+            {
+                "kind": "capabilities",
+                "sentence": f"It needs the capabilities {', '.join(missing)}.",
+                "missing": missing,
+            }
+        )
     if not waits:
-        waits.append({"kind": "admission", "sentence": "The limit of concurrent runs is reached. Finish a run first."})
-    return Refused("NOT_CLAIMABLE", why=waits[0]["sentence"], details={"state": task.status, "waits_for": waits})
+        waits.append(
+            {"kind": "admission", "sentence": "The limit of concurrent runs is reached. Finish a run first."}
+        )
+    return Refused(
+        "NOT_CLAIMABLE", why=waits[0]["sentence"], details={"state": task.status, "waits_for": waits}
+    )
 
 
 def _capabilities(row: Row) -> list[str]:
@@ -135,7 +156,9 @@ def waits_for(task: Task, *, now: Any = None, principal_id: UUID | None = None) 
     for blocker in Blocker.objects.filter(task=task, closed_at=None):
         waits.append({"kind": blocker.kind, "sentence": blocker.sentence, "since": stamp(blocker.opened_at)})
     if task.status in ("todo", "blocked") and task.open_dependencies:
-        for dependency in TaskDependency.objects.filter(task=task, satisfied_at=None).select_related("depends_on"):
+        for dependency in TaskDependency.objects.filter(task=task, satisfied_at=None).select_related(
+            "depends_on"
+        ):
             other = dependency.depends_on
             waits.append(
                 {
@@ -147,11 +170,21 @@ def waits_for(task: Task, *, now: Any = None, principal_id: UUID | None = None) 
     for kind, until, sentence in (
         ("not_before", task.not_before, "It may not start before {until}."),
         ("backoff", task.backoff_until, "The last attempt failed; it pauses until {until}."),
-        ("reservation", task.reserved_until if task.reserved_for_id != principal_id else None, "It is kept for somebody until {until}."),
-        ("avoidance", task.avoided_until if task.avoided_id == principal_id else None, "A human took it back; it is not offered to you until {until}."),
+        (
+            "reservation",
+            task.reserved_until if task.reserved_for_id != principal_id else None,
+            "It is kept for somebody until {until}.",
+        ),
+        (
+            "avoidance",
+            task.avoided_until if task.avoided_id == principal_id else None,
+            "A human took it back; it is not offered to you until {until}.",
+        ),
     ):
         if task.status == "todo" and until is not None and until > now:
-            waits.append({"kind": kind, "sentence": sentence.format(until=stamp(until)), "until": stamp(until)})
+            waits.append(
+                {"kind": kind, "sentence": sentence.format(until=stamp(until)), "until": stamp(until)}
+            )
     return waits
 
 

@@ -15,7 +15,9 @@ from .tasks import refuse_unless
 
 def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, verb: str) -> Run:
     """The open run, if `caller` holds it under `epoch` with a live lease; else the refusal and its trace."""
-    run = Run.objects.filter(pk=run_id, organization_id=caller.organization_id).select_related("lease").first()
+    run = (
+        Run.objects.filter(pk=run_id, organization_id=caller.organization_id).select_related("lease").first()
+    )
     if run is None or run.task_id != held.task.pk:
         raise not_found()
     if held.run is not None and held.run.pk == run_id and held.lease is not None:
@@ -53,8 +55,12 @@ def post(caller: Caller, task_id: UUID, *, body: str) -> Comment:
         organization_id=caller.organization_id, task=task, author_id=caller.principal_id, body=body
     )
     events.record(
-        "comment.posted", organization_id=caller.organization_id, actor_id=caller.principal_id, task_id=task_id,
-        subject_id=comment.pk, blocking=False,
+        "comment.posted",
+        organization_id=caller.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
+        subject_id=comment.pk,
+        blocking=False,
     )
     if caller.is_human:
         renew_human(hold_task(caller.organization_id, task_id), caller.principal_id)
@@ -67,8 +73,12 @@ def ask(caller: Caller, task_id: UUID, *, body: str, run_id: UUID, epoch: int) -
     run = refuse_unless_holder(held, caller, run_id, epoch, "ask")
     refuse_unless(held.task, "ask")
     comment = Comment.objects.create(
-        organization_id=caller.organization_id, task=held.task, run_id=run.pk, author_id=caller.principal_id,
-        body=body, blocking=True,
+        organization_id=caller.organization_id,
+        task=held.task,
+        run_id=run.pk,
+        author_id=caller.principal_id,
+        body=body,
+        blocking=True,
     )
     Run.objects.filter(pk=run.pk).update(has_asked=True)
     blocker = blockers.open_blocker(
@@ -84,11 +94,17 @@ def ask(caller: Caller, task_id: UUID, *, body: str, run_id: UUID, epoch: int) -
 def answer(caller: Caller, task_id: UUID, comment_id: UUID, *, body: str) -> Comment:
     """Answer a blocking question once; the asker cannot answer itself."""
     held = hold_task(caller.organization_id, task_id)
-    comment = Comment.objects.select_for_update(no_key=True).filter(pk=comment_id, task=held.task, blocking=True).first()
+    comment = (
+        Comment.objects.select_for_update(no_key=True)
+        .filter(pk=comment_id, task=held.task, blocking=True)
+        .first()
+    )
     if comment is None:
         raise not_found()
     if comment.author_id == caller.principal_id:
-        raise Refused("FORBIDDEN", "The asker cannot answer its own question. Wait for a human or another agent.")
+        raise Refused(
+            "FORBIDDEN", "The asker cannot answer its own question. Wait for a human or another agent."
+        )
     if comment.answered_at is not None or comment.withdrawn_at is not None:
         state = "answered" if comment.answered_at else "withdrawn"
         raise Refused("CONFLICT", object="question", state=state, details={"state": state})
@@ -96,6 +112,9 @@ def answer(caller: Caller, task_id: UUID, comment_id: UUID, *, body: str) -> Com
     comment.save(update_fields=["answer", "answered_by", "answered_at"])
     blockers.close_blockers(held, Blocker.objects.filter(kind=BlockerKind.QUESTION, subject_id=comment.pk))
     blockers.record_blocked(
-        held, Blocker(kind=BlockerKind.QUESTION, subject_id=comment.pk), actor_id=caller.principal_id, kind="comment.answered"
+        held,
+        Blocker(kind=BlockerKind.QUESTION, subject_id=comment.pk),
+        actor_id=caller.principal_id,
+        kind="comment.answered",
     )
     return comment

@@ -20,8 +20,16 @@ def gather(task: Task) -> dict[str, Any]:
     What does not fit is left out, oldest first, and `truncated` names the parts.
     """
     dependencies = TaskDependency.objects.filter(task=task).select_related("depends_on")
-    runs = list(Run.objects.filter(task=task, ended_at__isnull=False).select_related("principal").order_by("-number")[:RUNS])
-    comments = list(Comment.objects.filter(task=task).select_related("author", "answered_by").order_by("-created_at")[:COMMENTS])
+    runs = list(
+        Run.objects.filter(task=task, ended_at__isnull=False)
+        .select_related("principal")
+        .order_by("-number")[:RUNS]
+    )
+    comments = list(
+        Comment.objects.filter(task=task)
+        .select_related("author", "answered_by")
+        .order_by("-created_at")[:COMMENTS]
+    )
     context: dict[str, Any] = {
         "dependencies": [
             {

@@ -10,16 +10,19 @@ BACKOFF_LIMIT_SECONDS = 600
 # So many ends in a row without progress open the `attempts` blocker too.
 FRUITLESS_LIMIT = 10
 
-BLOCKED_SENTENCE = "format('%%s of %%s attempts ended without success. An operator can reopen the task.', {count}, {limit})"
+BLOCKED_SENTENCE = (
+    "format('%%s of %%s attempts ended without success. An operator can reopen the task.', {count}, {limit})"
+)
 FINAL_SENTENCE = "'The last attempt failed for good. An operator can reopen the task.'"
-FRUITLESS_SENTENCE = f"'{FRUITLESS_LIMIT} runs in a row ended without progress. An operator can reopen the task.'"
+FRUITLESS_SENTENCE = (
+    f"'{FRUITLESS_LIMIT} runs in a row ended without progress. An operator can reopen the task.'"
+)
 
 
 @dataclass(frozen=True)
 class Ending:
     """What one verb does to the task, the lease and the run. The SQL reads `t` (task) and `g` (guard)."""
 
-    verb: str
     guard: str
     stuck: str
     sentence: str
@@ -31,18 +34,17 @@ class Ending:
 
 ENDINGS = {
     "complete": Ending(
-        verb="complete",
-        guard=f"(NOT %(certain)s OR NOT {JEOPARDY.format(at='k.at')}) AND t.open_effects = 0\n        AND (t.dependent_count = 0 OR %(frees)s)",
+        guard=f"""(NOT %(certain)s OR NOT {JEOPARDY.format(at="k.at")})
+        AND t.open_effects = 0 AND (t.dependent_count = 0 OR %(frees)s)""",
         stuck="false",
         sentence="''",
         task="""status = 'done', finished_at = g.at, last_run_end = 'succeeded', fruitless_ends = 0,
         summary = %(summary)s, result = %(result)s, evidence = %(evidence)s""",
         lease_end="completed",
         run_status="succeeded",
-        run="progress = 100",
+        run="",
     ),
     "fail": Ending(
-        verb="fail",
         guard="true",
         stuck="(NOT %(retryable)s OR t.attempt_count + 1 >= t.max_attempts)",
         sentence=f"CASE WHEN %(retryable)s THEN {BLOCKED_SENTENCE.format(count='t.attempt_count + 1', limit='t.max_attempts')}"
@@ -52,10 +54,9 @@ ENDINGS = {
             * interval '1 s'""",
         lease_end="failed",
         run_status="failed",
-        run="error = %(error)s",
+        run=", error = %(error)s",
     ),
     "release": Ending(
-        verb="release",
         guard="true",
         stuck=f"(g.fruitless AND t.fruitless_ends + 1 >= {FRUITLESS_LIMIT})",
         sentence=FRUITLESS_SENTENCE,
@@ -63,7 +64,7 @@ ENDINGS = {
         fruitless_ends = CASE WHEN g.fruitless THEN t.fruitless_ends + 1 ELSE 0 END""",
         lease_end="released",
         run_status="released",
-        run="checkpoint = coalesce(%(checkpoint)s, checkpoint), error = %(reason)s",
+        run=", checkpoint = coalesce(%(checkpoint)s, checkpoint), error = %(reason)s",
     ),
 }
 KINDS = {"complete": "task.completed", "fail": "task.failed", "release": "task.released"}
@@ -75,9 +76,13 @@ def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
     sources = ", ".join(f"'{state}'" for state in TASK.sources(verb))
     # The counter and the status change together, or the table's check refuses the row.
     # A run that is open was claimed while nothing blocked the task, so the blocker is not open yet.
-    status = "" if verb == "complete" else (
-        """open_blockers = t.open_blockers + g.stuck::int,
+    status = (
+        ""
+        if verb == "complete"
+        else (
+            """open_blockers = t.open_blockers + g.stuck::int,
         status = CASE WHEN g.stuck OR t.status = 'blocked' THEN 'blocked' ELSE 'todo' END, """
+        )
     )
     following = claim_parts(after="end_event") if claim_next else ""
     answer = (
@@ -119,16 +124,21 @@ def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
     UPDATE coordination_lease l SET ended_at = g.at, end_reason = '{ending.lease_end}'
     FROM allowed g WHERE l.id = g.lease_id
 ), run_ended AS (
-    UPDATE coordination_run r SET status = '{ending.run_status}', ended_at = g.at, {ending.run}
+    UPDATE coordination_run r SET status = '{ending.run_status}', ended_at = g.at{ending.run}
     FROM allowed g WHERE r.id = g.run_id
     RETURNING r.id, r.number, r.task_id, r.lease_id, r.principal_id, r.epoch, r.status, r.progress, r.started_at, r.ended_at
-), {logged("end_event", f'''
+), {
+        logged(
+            "end_event",
+            f'''
     SELECT m.organization_id, v.kind, r.principal_id, r.task_id, r.id, r.lease_id, NULL::uuid, r.epoch, v.data
     FROM task_moved m CROSS JOIN run_ended r CROSS JOIN LATERAL (
         SELECT 1, '{KINDS[verb]}', jsonb_build_object('status', m.status, 'run', r.number, 'attempt_count', m.attempt_count)
         UNION ALL SELECT 2, 'task.blocked', jsonb_build_object(
             'status', m.status, 'blocker', 'attempts', 'attempt_count', m.attempt_count) FROM blocker
-    ) v (n, kind, data) ORDER BY v.n''')},
+    ) v (n, kind, data) ORDER BY v.n''',
+        )
+    },
 answer AS MATERIALIZED (
     SELECT m.id AS ended_task_id, m.title AS ended_title, m.status AS ended_task_status,
         m.attempt_count AS ended_attempt_count, m.finished_at, m.backoff_until,

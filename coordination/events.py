@@ -17,9 +17,14 @@ from .statements import logged
 NUMBERING_LOCK = 0x7469_7465_6E01
 BATCH = 2000
 
-_RECORD = f"""WITH {logged("written", '''
+_RECORD = f"""WITH {
+    logged(
+        "written",
+        '''
     SELECT %(organization)s::uuid, %(kind)s, %(actor)s::uuid, %(task)s::uuid, %(run)s::uuid, %(lease)s::uuid,
-        %(subject)s::uuid, %(epoch)s::bigint, %(data)s::jsonb''')}
+        %(subject)s::uuid, %(epoch)s::bigint, %(data)s::jsonb''',
+    )
+}
 SELECT seq FROM written"""
 
 
@@ -81,7 +86,18 @@ def digest(previous: bytes, position: int, event: Row) -> bytes:
     """SHA-256 over the entry before, the position, and the event as canonical JSON."""
     content = {
         key: event[key].hex if isinstance(event[key], UUID) else event[key]
-        for key in ("organization_id", "event_id", "kind", "actor_id", "task_id", "run_id", "lease_id", "subject_id", "epoch", "data")
+        for key in (
+            "organization_id",
+            "event_id",
+            "kind",
+            "actor_id",
+            "task_id",
+            "run_id",
+            "lease_id",
+            "subject_id",
+            "epoch",
+            "data",
+        )
     }
     content["created_at"] = event["event_created_at"].isoformat()
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -112,7 +128,13 @@ def _place(events: list[Row]) -> None:
     last: dict[UUID, tuple[int, bytes]] = dict.fromkeys(organizations, (0, bytes(32)))
     for row in fetch_all(_LAST, {"organizations": organizations}):
         last[row["organization_id"]] = (row["position"], bytes(row["digest"]))
-    columns: dict[str, list[Any]] = {"organizations": [], "positions": [], "events": [], "times": [], "digests": []}
+    columns: dict[str, list[Any]] = {
+        "organizations": [],
+        "positions": [],
+        "events": [],
+        "times": [],
+        "digests": [],
+    }
     for event in events:
         organization = event["organization_id"]
         position = last[organization][0] + 1
@@ -155,7 +177,14 @@ def read(
     until = min(after + SCAN, newest)
     rows = fetch_all(
         _READ,
-        {"organization": organization_id, "after": after, "until": until, "kinds": kinds, "task": task_id, "limit": limit},
+        {
+            "organization": organization_id,
+            "after": after,
+            "until": until,
+            "kinds": kinds,
+            "task": task_id,
+            "limit": limit,
+        },
     )
     if len(rows) == limit:
         return rows, rows[-1]["position"]

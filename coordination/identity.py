@@ -17,7 +17,7 @@ from .models import ApiKey, Membership, Organization, Principal, PrincipalKind, 
 from .models.fields import ClockNow
 from .tasks import revoke_runs_of
 
-SECRET_PREFIX = "titen_sk_"
+SECRET_PREFIX = "titen_sk_"  # noqa: S105  (what every secret begins with)
 
 
 def name_key(name: str) -> str:
@@ -59,7 +59,10 @@ def end_membership(membership: Membership) -> None:
     """Take a user's role in an organization away; their open pages end within 30 seconds."""
     Membership.objects.filter(pk=membership.pk, ended_at=None).update(ended_at=ClockNow())
     events.record(
-        "member.removed", organization_id=membership.organization_id, actor_id=None, subject_id=membership.user_id
+        "member.removed",
+        organization_id=membership.organization_id,
+        actor_id=None,
+        subject_id=membership.user_id,
     )
 
 
@@ -88,7 +91,13 @@ def make_principal(
             )
     except IntegrityError:
         raise Refused("CONFLICT", f"A principal called '{name}' exists already.") from None
-    events.record("principal.created", organization_id=organization.pk, actor_id=None, subject_id=principal.pk, principal=kind)
+    events.record(
+        "principal.created",
+        organization_id=organization.pk,
+        actor_id=None,
+        subject_id=principal.pk,
+        principal=kind,
+    )
     return principal
 
 
@@ -105,7 +114,12 @@ def _first_admin(organization: Organization) -> User | None:
 def disable_principal(principal: Principal, *, actor_id: UUID | None = None) -> None:
     """Stop a principal at once: its keys no longer work and its leases are revoked."""
     Principal.objects.filter(pk=principal.pk, disabled_at=None).update(disabled_at=ClockNow())
-    events.record("principal.disabled", organization_id=principal.organization_id, actor_id=actor_id, subject_id=principal.pk)
+    events.record(
+        "principal.disabled",
+        organization_id=principal.organization_id,
+        actor_id=actor_id,
+        subject_id=principal.pk,
+    )
     revoke_runs_of(principal, actor_id=actor_id)
 
 
@@ -124,7 +138,10 @@ def issue_key(
     wanted = sorted(set(scopes))
     unknown = [scope for scope in wanted if scope not in SCOPES and scope != EVERYTHING]
     if unknown or not wanted:
-        raise invalid("scopes", f"must be some of {' '.join(SCOPES)} or *." if not unknown else f"unknown: {' '.join(unknown)}.")
+        raise invalid(
+            "scopes",
+            f"must be some of {' '.join(SCOPES)} or *." if not unknown else f"unknown: {' '.join(unknown)}.",
+        )
     if principal.kind == PrincipalKind.HUMAN:
         raise invalid("principal", "a human works on the board and has no API key.")
     if maker is not None and not maker.is_human:
@@ -143,14 +160,19 @@ def issue_key(
         created_by_id=maker.principal_id if maker else None,
     )
     events.record(
-        "key.created", organization_id=principal.organization_id, actor_id=maker.principal_id if maker else None, subject_id=key.pk
+        "key.created",
+        organization_id=principal.organization_id,
+        actor_id=maker.principal_id if maker else None,
+        subject_id=key.pk,
     )
     return key, secret
 
 
 def revoke_key(organization_id: UUID, key_id: UUID, *, actor_id: UUID | None = None) -> ApiKey:
     """End a key at once; leases that were taken with it run out by themselves."""
-    count = ApiKey.objects.filter(pk=key_id, organization_id=organization_id, revoked_at=None).update(revoked_at=ClockNow())
+    count = ApiKey.objects.filter(pk=key_id, organization_id=organization_id, revoked_at=None).update(
+        revoked_at=ClockNow()
+    )
     key = ApiKey.objects.filter(pk=key_id, organization_id=organization_id).first()
     if key is None:
         raise not_found()

@@ -22,7 +22,9 @@ def number_events() -> int:
 def clean_up() -> None:
     """Forget stored answers after a day, and renewals a week after their lease ended."""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'")
+        cursor.execute(
+            "DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'"
+        )
         cursor.execute(
             "DELETE FROM coordination_renewal n USING coordination_lease l WHERE l.id = n.lease_id"
             " AND l.ended_at < clock_timestamp() - interval '7 days'"

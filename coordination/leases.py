@@ -9,7 +9,18 @@ from django.db.models import F
 
 from . import events, participants
 from .locks import Held, clock
-from .models import GrantReason, Lease, LeaseEnd, Principal, PrincipalKind, Resource, Run, RunStatus, Task, TaskStatus
+from .models import (
+    GrantReason,
+    Lease,
+    LeaseEnd,
+    Principal,
+    PrincipalKind,
+    Resource,
+    Run,
+    RunStatus,
+    Task,
+    TaskStatus,
+)
 
 
 def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds: int) -> Run:
@@ -29,7 +40,9 @@ def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds
         renewed_at=at,
         expires_at=at + timedelta(seconds=ttl_seconds),
     )
-    Resource.objects.filter(pk=resource.pk).update(last_lease_id=lease.pk, previous_lease_id=resource.last_lease_id)
+    Resource.objects.filter(pk=resource.pk).update(
+        last_lease_id=lease.pk, previous_lease_id=resource.last_lease_id
+    )
     run = Run.objects.create(
         organization_id=task.organization_id,
         task=task,
@@ -44,8 +57,13 @@ def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds
     task.run_count += 1
     task.status = TaskStatus.IN_PROGRESS
     Task.objects.filter(pk=task.pk).update(
-        status=TaskStatus.IN_PROGRESS, run_count=task.run_count, reserved_for=None, reserved_until=None,
-        avoided=None, avoided_until=None, backoff_until=None,
+        status=TaskStatus.IN_PROGRESS,
+        run_count=task.run_count,
+        reserved_for=None,
+        reserved_until=None,
+        avoided=None,
+        avoided_until=None,
+        backoff_until=None,
     )
     events.record(
         "task.claimed",
@@ -63,7 +81,14 @@ def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds
 
 
 def end_lease(
-    held: Held, reason: LeaseEnd, run_status: RunStatus, *, event: str, status: str, actor_id: UUID | None = None, **data: Any
+    held: Held,
+    reason: LeaseEnd,
+    run_status: RunStatus,
+    *,
+    event: str,
+    status: str,
+    actor_id: UUID | None = None,
+    **data: Any,
 ) -> None:
     """End the open run and its lease together; an expired one ended when it expired.
 

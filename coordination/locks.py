@@ -46,8 +46,14 @@ def hold_task(organization_id: UUID, task_id: UUID) -> Held:
     )
     if task is None:
         raise not_found()
-    lease = Lease.objects.select_for_update(no_key=True).filter(resource_id=task.resource_id, ended_at=None).first()
-    run = Run.objects.select_for_update(no_key=True).filter(task=task, ended_at=None).first() if lease else None
+    lease = (
+        Lease.objects.select_for_update(no_key=True)
+        .filter(resource_id=task.resource_id, ended_at=None)
+        .first()
+    )
+    run = (
+        Run.objects.select_for_update(no_key=True).filter(task=task, ended_at=None).first() if lease else None
+    )
     return Held(task, run, lease, clock())
 
 

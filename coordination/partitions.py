@@ -1,6 +1,7 @@
 """The monthly partitions of the tables that only grow."""
 
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from typing import Any
 
 from django.conf import settings
@@ -11,8 +12,11 @@ PARTITIONED = {"coordination_event": "created_at", "coordination_renewal": "rene
 
 def months(first: date, count: int) -> list[tuple[date, date]]:
     """`count` months from that of `first` on, each as (its first day, the next one's first day)."""
-    starts = [date(first.year + (first.month - 1 + i) // 12, (first.month - 1 + i) % 12 + 1, 1) for i in range(count + 1)]
-    return list(zip(starts, starts[1:], strict=False))
+    starts = [
+        date(first.year + (first.month - 1 + i) // 12, (first.month - 1 + i) % 12 + 1, 1)
+        for i in range(count + 1)
+    ]
+    return list(pairwise(starts))
 
 
 def make_ahead(cursor: Any) -> None:

@@ -56,7 +56,9 @@ def heartbeat(
     row.update(resolved_approvals=[], answers=[])
     if row["has_asked"]:
         row["answers"] = list(
-            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False).order_by("answered_at")
+            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False).order_by(
+                "answered_at"
+            )
         )
         for participant in participants.everyone():
             row.update(participant.heartbeat(row["run_id"], row["task_id"]))
@@ -98,7 +100,13 @@ def fail(
 
 
 def release(
-    credential: Credential, run_id: UUID, *, epoch: int, reason: str = "", checkpoint: Any = None, **following: Any
+    credential: Credential,
+    run_id: UUID,
+    *,
+    epoch: int,
+    reason: str = "",
+    checkpoint: Any = None,
+    **following: Any,
 ) -> Row:
     """Give the task back; it counts as no attempt. A checkpoint stays for the next run."""
     extra = {"reason": reason, "checkpoint": None if checkpoint is None else json.dumps(checkpoint)}
@@ -131,7 +139,11 @@ def _end(
     row = fetch(endings.end_run(verb, caller=credential.clause, claim_next=claim_next), params)
     if row is not None:
         if claim_next:
-            row["next"] = row if row["run_id"] else claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+            row["next"] = (
+                row
+                if row["run_id"]
+                else claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+            )
         return row
     if verb == "complete":
         row = _complete_and_free(credential, params)
@@ -194,7 +206,9 @@ def judge_standing(row: Row, epoch: int, verb: str) -> Refused:
     if verb == "complete" and row["jeopardy"]:
         return Refused("LEASE_IN_JEOPARDY", details=state)
     if verb == "complete" and row["open_effects"]:
-        return Refused("EFFECTS_UNRECONCILED", count=row["open_effects"], details={"open_effects": row["open_effects"]})
+        return Refused(
+            "EFFECTS_UNRECONCILED", count=row["open_effects"], details={"open_effects": row["open_effects"]}
+        )
     return Refused("CONFLICT", object="task", state=row["task_status"], details=state)
 
 
@@ -205,7 +219,11 @@ def _ended(row: Row, state: dict[str, Any]) -> Refused:
         case "expired":
             return Refused("LEASE_EXPIRED", details=state)
         case "revoked" | "handed_off" | "superseded":
-            return Refused("LEASE_SUPERSEDED", reason=row["end_reason"].replace("_", " "), details={**state, "reason": row["end_reason"]})
+            return Refused(
+                "LEASE_SUPERSEDED",
+                reason=row["end_reason"].replace("_", " "),
+                details={**state, "reason": row["end_reason"]},
+            )
         case "cancelled":
             return Refused("TASK_CANCELLED", details=state)
         case _:
@@ -222,7 +240,9 @@ def leave_trace(refused: Refused) -> None:
     row, verb = refused.trace
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{row['run_id']}{refused.code}"])
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{row['run_id']}{refused.code}"]
+            )
             cursor.execute(
                 "SELECT EXISTS (SELECT FROM coordination_event WHERE run_id = %s AND kind = 'run.refused'"
                 " AND data ->> 'code' = %s AND created_at >= date_trunc('minute', clock_timestamp()))",

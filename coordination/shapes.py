@@ -114,7 +114,11 @@ def task_json(task: Task, *, private: bool) -> dict[str, Any]:
     }
     if private:
         shown.update(
-            payload=task.payload, secret_refs=task.secret_refs, result=task.result, evidence=task.evidence, last_error=task.last_error
+            payload=task.payload,
+            secret_refs=task.secret_refs,
+            result=task.result,
+            evidence=task.evidence,
+            last_error=task.last_error,
         )
     return shown
 

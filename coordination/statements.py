@@ -8,7 +8,9 @@ reads that row anew, while all else in the statement is as old as its snapshot.
 
 from django.conf import settings
 
-JEOPARDY = f"(l.jeopardy_declared_at IS NOT NULL OR l.renewed_at + l.ttl_seconds * interval '1 s' * {settings.JEOPARDY_SHARE} <= {{at}})"
+# Of a lease `l`, at the moment that replaces `{at}`.
+JEOPARDY = f"""(l.jeopardy_declared_at IS NOT NULL
+        OR l.renewed_at + l.ttl_seconds * interval '1 s' * {settings.JEOPARDY_SHARE} <= {{at}})"""
 
 # Who calls. No row: the key is unknown, ended, without the scope, or its principal is disabled.
 CALLER_BY_KEY = """
@@ -141,10 +143,15 @@ moved AS (
     SELECT c.organization_id, m.id, m.profile_id, c.principal_id, l.id, m.run_count, l.epoch, l.granted_at
     FROM moved m CROSS JOIN lease l CROSS JOIN caller c
     RETURNING *
-), {logged("claim_event", '''
+), {
+        logged(
+            "claim_event",
+            '''
     SELECT r.organization_id, 'task.claimed', r.principal_id, r.task_id, r.id, r.lease_id, NULL::uuid, r.epoch,
         jsonb_build_object('status', 'in_progress', 'run', r.number, 'because', l.granted_because)
-    FROM claimed r CROSS JOIN lease l''')}"""
+    FROM claimed r CROSS JOIN lease l''',
+        )
+    }"""
 
 
 # What a claim answers with, beside the caller's own columns.

@@ -62,7 +62,10 @@ SWEEP = f"""WITH due AS MATERIALIZED (
     UPDATE coordination_run r SET status = v.fate, ended_at = v.expires_at
     FROM verdicts v WHERE r.id = v.run_id
     RETURNING r.id
-), {logged("end_event", '''
+), {
+    logged(
+        "end_event",
+        '''
     SELECT m.organization_id, e.kind, NULL::uuid, v.task_id, v.run_id, v.lease_id, NULL::uuid, v.epoch, e.data
     FROM verdicts v JOIN task_moved m ON m.id = v.task_id CROSS JOIN LATERAL (
         SELECT 1, 'task.' || v.fate, jsonb_build_object(
@@ -70,7 +73,9 @@ SWEEP = f"""WITH due AS MATERIALIZED (
         UNION ALL SELECT 2, 'task.blocked', jsonb_build_object(
             'status', m.status, 'blocker', 'attempts', 'attempt_count', m.attempt_count)
             WHERE v.sentence IS NOT NULL
-    ) e (n, kind, data) ORDER BY v.task_id, e.n''')}
+    ) e (n, kind, data) ORDER BY v.task_id, e.n''',
+    )
+}
 SELECT v.run_id, v.task_id, v.fate FROM verdicts v"""
 
 

@@ -57,7 +57,9 @@ def create(
         cursor.execute("SELECT titen_uuid7()")
         task_id = cursor.fetchone()[0]
     resource = Resource.objects.create(
-        organization_id=caller.organization_id, resource_type="task", resource_id=f"{Task.PREFIX}_{task_id.hex}"
+        organization_id=caller.organization_id,
+        resource_type="task",
+        resource_id=f"{Task.PREFIX}_{task_id.hex}",
     )
     cancelled = [other for other in needed if other.status == TaskStatus.CANCELLED]
     task = Task.objects.create(
@@ -80,12 +82,18 @@ def create(
     )
     for other in needed:
         done = other.status == TaskStatus.DONE
-        TaskDependency.objects.create(task=task, depends_on=other, satisfied_at=other.finished_at if done else None)
+        TaskDependency.objects.create(
+            task=task, depends_on=other, satisfied_at=other.finished_at if done else None
+        )
     for other in cancelled:
         _block_by_cancelled(task, other)
     events.record(
-        "task.created", organization_id=task.organization_id, actor_id=caller.principal_id, task_id=task.pk,
-        status=task.status, priority=priority,
+        "task.created",
+        organization_id=task.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task.pk,
+        status=task.status,
+        priority=priority,
     )
     return task
 
@@ -143,17 +151,35 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
     refuse_unless(held.task, "cancel")
     _end_everything_open(held, because="cancelled")
     if held.run is not None:
-        end_lease(held, LeaseEnd.CANCELLED, RunStatus.CANCELLED, event="task.run_cancelled", status=TaskStatus.CANCELLED, actor_id=caller.principal_id)
+        end_lease(
+            held,
+            LeaseEnd.CANCELLED,
+            RunStatus.CANCELLED,
+            event="task.run_cancelled",
+            status=TaskStatus.CANCELLED,
+            actor_id=caller.principal_id,
+        )
     Task.objects.filter(pk=task_id).update(
-        status=TaskStatus.CANCELLED, open_blockers=0, open_effects=0, finished_at=held.at, reserved_for=None, reserved_until=None
+        status=TaskStatus.CANCELLED,
+        open_blockers=0,
+        open_effects=0,
+        finished_at=held.at,
+        reserved_for=None,
+        reserved_until=None,
     )
     events.record(
-        "task.cancelled", organization_id=caller.organization_id, actor_id=caller.principal_id, task_id=task_id,
+        "task.cancelled",
+        organization_id=caller.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
         status=TaskStatus.CANCELLED,
     )
     if reason:
         Comment.objects.create(
-            organization_id=caller.organization_id, task_id=task_id, author_id=caller.principal_id, body=reason
+            organization_id=caller.organization_id,
+            task_id=task_id,
+            author_id=caller.principal_id,
+            body=reason,
         )
     if held.task.dependent_count:
         _block_dependents(held.task, caller.principal_id)
@@ -164,7 +190,9 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
 def _end_everything_open(held: Held, *, because: str) -> None:
     """Close all blockers; pending approvals are cancelled, questions stay as comments."""
     blockers.close_blockers(held, Blocker.objects.all(), resume=False)
-    Comment.objects.filter(task=held.task, blocking=True, answered_at=None, withdrawn_at=None).update(withdrawn_at=ClockNow())
+    Comment.objects.filter(task=held.task, blocking=True, answered_at=None, withdrawn_at=None).update(
+        withdrawn_at=ClockNow()
+    )
     for participant in participants.everyone():
         participant.task_ended(held.task, because=because)
 
@@ -182,10 +210,17 @@ def _dependents(task: Task, *, satisfied: bool) -> list[Task]:
 def _block_dependents(task: Task, actor_id: UUID) -> None:
     for other in _dependents(task, satisfied=False):
         blocker = _block_by_cancelled(other, task)
-        Task.objects.filter(pk=other.pk).update(status=TaskStatus.BLOCKED, open_blockers=F("open_blockers") + 1)
+        Task.objects.filter(pk=other.pk).update(
+            status=TaskStatus.BLOCKED, open_blockers=F("open_blockers") + 1
+        )
         events.record(
-            "task.blocked", organization_id=other.organization_id, actor_id=actor_id, task_id=other.pk,
-            subject_id=task.pk, status=TaskStatus.BLOCKED, blocker=blocker.kind,
+            "task.blocked",
+            organization_id=other.organization_id,
+            actor_id=actor_id,
+            task_id=other.pk,
+            subject_id=task.pk,
+            status=TaskStatus.BLOCKED,
+            blocker=blocker.kind,
         )
 
 
@@ -195,7 +230,11 @@ def block(caller: Caller, task_id: UUID, *, sentence: str, epoch: int | None = N
     refuse_stale(held, epoch)
     refuse_unless(held.task, "block")
     if Blocker.objects.filter(task=held.task, kind=BlockerKind.MANUAL, closed_at=None).exists():
-        raise Refused("CONFLICT", "The task is blocked by hand already. Unblock it first.", details={"state": held.task.status})
+        raise Refused(
+            "CONFLICT",
+            "The task is blocked by hand already. Unblock it first.",
+            details={"state": held.task.status},
+        )
     blocker = blockers.open_blocker(held, BlockerKind.MANUAL, sentence, pause=True)
     blockers.record_blocked(held, blocker, actor_id=caller.principal_id)
     renew_human(held, caller.principal_id)
@@ -206,7 +245,9 @@ def unblock(caller: Caller, task_id: UUID) -> Task:
     """Close what an operator can close: a manual blocker, and dependencies that were cancelled."""
     held = hold_task(caller.organization_id, task_id)
     refuse_unless(held.task, "unblock")
-    mine = Blocker.objects.filter(task=held.task, closed_at=None, kind__in=[BlockerKind.MANUAL, BlockerKind.DEPENDENCY])
+    mine = Blocker.objects.filter(
+        task=held.task, closed_at=None, kind__in=[BlockerKind.MANUAL, BlockerKind.DEPENDENCY]
+    )
     found = list(mine)
     if not found:
         raise Refused(
@@ -215,7 +256,9 @@ def unblock(caller: Caller, task_id: UUID) -> Task:
             details={"state": held.task.status},
         )
     waived = [blocker.subject_id for blocker in found if blocker.kind == BlockerKind.DEPENDENCY]
-    count = TaskDependency.objects.filter(task=held.task, depends_on_id__in=waived, satisfied_at=None).update(satisfied_at=ClockNow())
+    count = TaskDependency.objects.filter(task=held.task, depends_on_id__in=waived, satisfied_at=None).update(
+        satisfied_at=ClockNow()
+    )
     if count:
         Task.objects.filter(pk=task_id).update(open_dependencies=F("open_dependencies") - count)
     blockers.close_blockers(held, mine)
@@ -232,7 +275,11 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
     was = task.status
     attempts = Blocker.objects.filter(task=task, closed_at=None, kind=BlockerKind.ATTEMPTS)
     if was == TaskStatus.BLOCKED and not attempts.exists():
-        raise Refused("CONFLICT", "The task has attempts left. Unblock, decide or answer what blocks it.", details={"state": was})
+        raise Refused(
+            "CONFLICT",
+            "The task has attempts left. Unblock, decide or answer what blocks it.",
+            details={"state": was},
+        )
     Task.objects.filter(pk=task_id).update(attempt_count=0, fruitless_ends=0, backoff_until=None)
     if was == TaskStatus.BLOCKED:
         blockers.close_blockers(held, attempts)
@@ -241,8 +288,13 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
         task.status = TaskStatus.TODO
         _wait_again(task, caller.principal_id)
     events.record(
-        "task.reopened", organization_id=task.organization_id, actor_id=caller.principal_id, task_id=task_id,
-        status=task.status, was=was, attempt_count=0,
+        "task.reopened",
+        organization_id=task.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
+        status=task.status,
+        was=was,
+        attempt_count=0,
     )
     task.refresh_from_db()
     return task
@@ -259,7 +311,9 @@ def _wait_again(task: Task, actor_id: UUID) -> None:
             held, Blocker.objects.filter(kind=BlockerKind.DEPENDENCY, subject_id=task.pk)
         )
         if closed:
-            blockers.record_unblocked(held, actor_id=actor_id, closed=[BlockerKind.DEPENDENCY], subject_id=task.pk)
+            blockers.record_unblocked(
+                held, actor_id=actor_id, closed=[BlockerKind.DEPENDENCY], subject_id=task.pk
+            )
 
 
 def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int) -> Task:
@@ -277,21 +331,41 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
     _end_everything_open(held, because="taken_over")
     if held.run is not None:
         end_lease(
-            held, LeaseEnd.REVOKED, RunStatus.SUPERSEDED, event="task.superseded", status=after, actor_id=caller.principal_id
+            held,
+            LeaseEnd.REVOKED,
+            RunStatus.SUPERSEDED,
+            event="task.superseded",
+            status=after,
+            actor_id=caller.principal_id,
         )
     changes: dict[str, Any] = {
-        "status": TaskStatus.TODO, "open_blockers": 0, "attempt_count": 0, "fruitless_ends": 0, "backoff_until": None,
-        "reserved_for": None, "reserved_until": None, "avoided": None, "avoided_until": None,
+        "status": TaskStatus.TODO,
+        "open_blockers": 0,
+        "attempt_count": 0,
+        "fruitless_ends": 0,
+        "backoff_until": None,
+        "reserved_for": None,
+        "reserved_until": None,
+        "avoided": None,
+        "avoided_until": None,
     }
     if to is None and last_holder:
         changes.update(avoided=last_holder, avoided_until=held.at + AVOIDED_AFTER_TAKEOVER)
     elif to is not None and to.pk != caller.principal_id:
         changes.update(reserved_for=to, reserved_until=held.at + RESERVED_FOR_AGENT)
     Task.objects.filter(pk=task_id).update(**changes)
-    Comment.objects.create(organization_id=task.organization_id, task=task, author_id=caller.principal_id, body=reason)
+    Comment.objects.create(
+        organization_id=task.organization_id, task=task, author_id=caller.principal_id, body=reason
+    )
     events.record(
-        "task.taken_over", organization_id=task.organization_id, actor_id=caller.principal_id, task_id=task_id,
-        subject_id=to.pk if to else None, status=after, was=was, attempt_count=0,
+        "task.taken_over",
+        organization_id=task.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
+        subject_id=to.pk if to else None,
+        status=after,
+        was=was,
+        attempt_count=0,
     )
     if to is not None and to.pk == caller.principal_id:
         grant(task, to, because=GrantReason.TAKEOVER, ttl_seconds=settings.HUMAN_LEASE_TTL_SECONDS)
@@ -307,8 +381,13 @@ def set_priority(caller: Caller, task_id: UUID, *, priority: int) -> Task:
     Task.objects.filter(pk=task_id).update(priority=priority)
     renew_human(held, caller.principal_id)
     events.record(
-        "task.priority_set", organization_id=caller.organization_id, actor_id=caller.principal_id, task_id=task_id,
-        status=held.task.status, was=was, priority=priority,
+        "task.priority_set",
+        organization_id=caller.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
+        status=held.task.status,
+        was=was,
+        priority=priority,
     )
     held.task.priority = priority
     return held.task
@@ -316,11 +395,20 @@ def set_priority(caller: Caller, task_id: UUID, *, priority: int) -> Task:
 
 def revoke_runs_of(principal: Principal, *, actor_id: UUID | None) -> None:
     """Take back what a disabled principal holds: its tasks return to the queue, or stay blocked."""
-    open_runs = Run.objects.filter(organization_id=principal.organization_id, principal=principal, ended_at=None)
+    open_runs = Run.objects.filter(
+        organization_id=principal.organization_id, principal=principal, ended_at=None
+    )
     for task_id in open_runs.order_by("task_id").values_list("task_id", flat=True):
         held = hold_task(principal.organization_id, task_id)
         if held.run is None or held.run.principal_id != principal.pk:
             continue
         after = TaskStatus.BLOCKED if held.task.status == TaskStatus.BLOCKED else TaskStatus.TODO
-        end_lease(held, LeaseEnd.REVOKED, RunStatus.SUPERSEDED, event="task.superseded", status=after, actor_id=actor_id)
+        end_lease(
+            held,
+            LeaseEnd.REVOKED,
+            RunStatus.SUPERSEDED,
+            event="task.superseded",
+            status=after,
+            actor_id=actor_id,
+        )
         Task.objects.filter(pk=task_id).update(status=after)

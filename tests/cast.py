@@ -61,7 +61,9 @@ class Agent:
         assert answer.status_code in (200, 201, 204), answer.text
         return answer.json()["data"] if answer.content else None
 
-    def refused(self, code: str, path: str, body: Any = None, method: str = "POST", **options: Any) -> dict[str, Any]:
+    def refused(
+        self, code: str, path: str, body: Any = None, method: str = "POST", **options: Any
+    ) -> dict[str, Any]:
         """The error of a request that must be refused with this code."""
         answer = self.send(method, path, {} if body is None and method == "POST" else body, **options)
         assert answer.status_code >= 400, answer.text
@@ -109,7 +111,9 @@ class Company:
     url: str
     agents: list[Agent] = field(default_factory=list)
 
-    def agent(self, name: str = "", *, scopes: str = "*", capabilities: list[str] | None = None, **more: Any) -> Agent:
+    def agent(
+        self, name: str = "", *, scopes: str = "*", capabilities: list[str] | None = None, **more: Any
+    ) -> Agent:
         """A new agent with a key."""
         principal = identity.make_principal(
             self.organization, name or f"agent-{next(_numbers)}", capabilities=capabilities or [], **more

@@ -39,7 +39,9 @@ def _own_database(url: str) -> str:
 
 def _start() -> None:
     STACK.callback(shutil.rmtree, FOLDER, ignore_errors=True)
-    server = os.environ.get("DATABASE_URL") or STACK.enter_context(embedded.start_postgres(FOLDER / "database"))
+    server = os.environ.get("DATABASE_URL") or STACK.enter_context(
+        embedded.start_postgres(FOLDER / "database")
+    )
     os.environ["DATABASE_URL"] = _own_database(server)
     if not os.environ.get("CELERY_BROKER_URL"):
         os.environ["CELERY_BROKER_URL"] = STACK.enter_context(embedded.start_valkey(FOLDER / "broker"))

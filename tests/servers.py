@@ -37,7 +37,9 @@ class Server:
     def trouble(self) -> list[str]:
         """INV7: lines of the log that no server may write."""
         lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if "Traceback" in line or "unexpected error" in line or " ERROR " in line]
+        return [
+            line for line in lines if "Traceback" in line or "unexpected error" in line or " ERROR " in line
+        ]
 
 
 def await_answer(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 40) -> None:
@@ -63,8 +65,20 @@ def run_web(*, workers: int = 4, threads: int = 4, **environment: str) -> Iterat
     with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port),
-                "--workers", str(workers), "--blocking-threads", str(threads), "titen.wsgi:application",
+                sys.executable,
+                "-m",
+                "granian",
+                "--interface",
+                "wsgi",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--workers",
+                str(workers),
+                "--blocking-threads",
+                str(threads),
+                "titen.wsgi:application",
             ],
             cwd=REPOSITORY,
             env={**os.environ, **environment},

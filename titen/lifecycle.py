@@ -20,7 +20,9 @@ class Transition:
 class Machine:
     """The moves of one kind of object, by name."""
 
-    def __init__(self, noun: str, states: Iterable[str], moves: Mapping[str, tuple[Iterable[str], str | None]]) -> None:
+    def __init__(
+        self, noun: str, states: Iterable[str], moves: Mapping[str, tuple[Iterable[str], str | None]]
+    ) -> None:
         self.noun = noun
         self.states = frozenset(states)
         self.moves = {

@@ -17,7 +17,7 @@ class Handler(WSGIHandler):
         """Build the whole chain and the short one."""
         super().load_middleware(is_async)
         whole: Any = self._middleware_chain  # type: ignore[has-type]
-        short = convert_exception_to_response(self._get_response)
+        short = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
 
         def choose(request: Any) -> Any:
             by_key = request.path.startswith("/v1/") and "HTTP_AUTHORIZATION" in request.META

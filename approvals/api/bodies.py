@@ -13,8 +13,10 @@ class ApprovalBody(StrictSerializer):
     run_id = Text(max_length=60)
     epoch = Integer(min_value=1, max_value=EPOCH_MAX)
     question = Text(max_length=4000)
-    options = serializers.ListField(child=Line(max_length=MAX_OPTION_LENGTH), min_length=2, max_length=MAX_OPTIONS)
-    context = Text(required=False, allow_blank=True, max_length=20_000)
+    options = serializers.ListField(
+        child=Line(max_length=MAX_OPTION_LENGTH), min_length=2, max_length=MAX_OPTIONS
+    )
+    context = Text(required=False, allow_blank=True, max_length=20_000)  # type: ignore[assignment]
     expires_at = Moment(required=False)
     expires_in_seconds = Integer(required=False)
 

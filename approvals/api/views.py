@@ -42,10 +42,18 @@ class ApprovalList(ApiView):
         now = clock()
         found = Approval.objects.filter(organization_id=self.caller(request).organization_id)
         return Response(
-            page(request, found, ApprovalFilter, lambda item: approval_json(item, expired=item.expires_at <= now), "approvals")
+            page(
+                request,
+                found,
+                ApprovalFilter,
+                lambda item: approval_json(item, expired=item.expires_at <= now),
+                "approvals",
+            )
         )
 
-    @extend_schema(operation_id="request_approval", request=bodies.ApprovalBody, responses=ok("Approval", 201))
+    @extend_schema(
+        operation_id="request_approval", request=bodies.ApprovalBody, responses=ok("Approval", 201)
+    )
     def post(self, request: Request) -> Response:
         """The holder of a run asks; the task is blocked until the approval ends. Keep heartbeating."""
         self.nothing_else(request)
@@ -93,6 +101,8 @@ class ApprovalDecide(HumanView):
         """Exactly one of the options, once, before the deadline. Needs a browser session; keys get 403."""
         self.nothing_else(request)
         body, approval = self.body(request, bodies.DecideBody), path_id("appr", approval_id)
-        organization_id = Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
+        organization_id = (
+            Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
+        )
         caller = self.human(request, organization_id, Role.VIEWER)
         return Response(approval_json(transact(lambda: decide(caller, approval, **body))))

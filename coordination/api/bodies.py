@@ -20,7 +20,9 @@ class Capability(Text):
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
         if not CAPABILITY.fullmatch(text):
-            raise serializers.ValidationError("must be lower-case letters, digits and . _ : / - (at most 80).")
+            raise serializers.ValidationError(
+                "must be lower-case letters, digits and . _ : / - (at most 80)."
+            )
         return text
 
 
@@ -30,7 +32,9 @@ class SecretRef(Text):
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
         if not SECRET_REF.fullmatch(text):
-            raise serializers.ValidationError("must be a pointer such as vault://path, never a secret itself.")
+            raise serializers.ValidationError(
+                "must be a pointer such as vault://path, never a secret itself."
+            )
         return text
 
 
@@ -156,12 +160,18 @@ class NoBody(StrictSerializer):
 class KeyBody(StrictSerializer):
     """`POST /v1/keys`."""
 
-    label = Line(required=False, allow_blank=True, max_length=120)
-    scopes = serializers.ListField(child=serializers.ChoiceField(choices=[*SCOPES, EVERYTHING]), min_length=1, max_length=40)
+    label = Line(required=False, allow_blank=True, max_length=120)  # type: ignore[assignment]
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=[*SCOPES, EVERYTHING]), min_length=1, max_length=40
+    )
     expires_at = Moment(required=False)
 
 
 class WaitQuery(StrictSerializer):
     """`?wait=`: how many seconds the answer may take, 0 to 25."""
 
-    wait = serializers.RegexField(r"^(?:[0-9]|1[0-9]|2[0-5])$", required=False, error_messages={"invalid": "must be whole seconds from 0 to 25."})
+    wait = serializers.RegexField(
+        r"^(?:[0-9]|1[0-9]|2[0-5])$",
+        required=False,
+        error_messages={"invalid": "must be whole seconds from 0 to 25."},
+    )

@@ -28,7 +28,11 @@ class CommentList(ApiView):
         """The latest comments, oldest first."""
         self.nothing_else(request)
         task = find_task(self.caller(request), task_id)
-        latest = Comment.objects.filter(task=task).select_related("author", "answered_by").order_by("-created_at")[:COMMENTS_SHOWN]
+        latest = (
+            Comment.objects.filter(task=task)
+            .select_related("author", "answered_by")
+            .order_by("-created_at")[:COMMENTS_SHOWN]
+        )
         return Response({"comments": [comment_json(comment) for comment in reversed(latest)]})
 
     @extend_schema(operation_id="post_comment", request=bodies.CommentBody, responses=ok("Comment", 201))
@@ -40,10 +44,16 @@ class CommentList(ApiView):
         if body.get("blocking"):
             for name in ("run_id", "epoch"):
                 if name not in body:
-                    raise invalid(name, "is needed for a blocking comment: only the holder of the run may ask.")
+                    raise invalid(
+                        name, "is needed for a blocking comment: only the holder of the run may ask."
+                    )
             run, epoch = field_id("run", "run_id", body["run_id"]), body["epoch"]
             return self.act(
-                request, lambda: (201, comment_json(comments.ask(caller, task, body=body["body"], run_id=run, epoch=epoch)))
+                request,
+                lambda: (
+                    201,
+                    comment_json(comments.ask(caller, task, body=body["body"], run_id=run, epoch=epoch)),
+                ),
             )
         return self.act(request, lambda: (201, comment_json(comments.post(caller, task, body=body["body"]))))
 
@@ -58,7 +68,11 @@ class CommentDetail(ApiView):
         """The comment; with `?wait=` the answer comes as soon as the question is answered."""
         self.query(request, bodies.WaitQuery)
         task = find_task(self.caller(request), task_id)
-        found = Comment.objects.filter(task=task, pk=path_id("cmt", comment_id)).select_related("author", "answered_by").first()
+        found = (
+            Comment.objects.filter(task=task, pk=path_id("cmt", comment_id))
+            .select_related("author", "answered_by")
+            .first()
+        )
         if found is None:
             raise not_found()
         return Response(comment_json(found))
@@ -75,4 +89,6 @@ class CommentAnswer(ApiView):
         self.nothing_else(request)
         caller, task, comment = self.caller(request), path_id("task", task_id), path_id("cmt", comment_id)
         body = self.body(request, bodies.AnswerBody)
-        return self.act(request, lambda: (200, comment_json(comments.answer(caller, task, comment, body=body["body"]))))
+        return self.act(
+            request, lambda: (200, comment_json(comments.answer(caller, task, comment, body=body["body"])))
+        )

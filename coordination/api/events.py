@@ -18,8 +18,14 @@ from .paging import read_limit
 class EventQuery(StrictSerializer):
     """A cursor of an earlier page, and filters."""
 
-    after = serializers.RegexField(r"^[0-9]{1,18}$", required=False, error_messages={"invalid": "must be a cursor that this list gave."})
-    kind = serializers.RegexField(r"^[a-z_.,]{1,400}$", required=False, error_messages={"invalid": "must be kinds such as task.claimed, separated by commas."})
+    after = serializers.RegexField(
+        r"^[0-9]{1,18}$", required=False, error_messages={"invalid": "must be a cursor that this list gave."}
+    )
+    kind = serializers.RegexField(
+        r"^[a-z_.,]{1,400}$",
+        required=False,
+        error_messages={"invalid": "must be kinds such as task.claimed, separated by commas."},
+    )
     task_id = serializers.CharField(required=False, max_length=60)
     limit = serializers.CharField(required=False)
 

@@ -1,7 +1,6 @@
 """What only a human in a browser session does to a task: any API key gets 403."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
@@ -26,8 +25,8 @@ from . import bodies
 class HumanView(ApiView):
     """The object's organization decides what a human may do, not a current one."""
 
-    authentication_classes: ClassVar[list[Any]] = [HumanAuthentication]
-    permission_classes: ClassVar[list[Any]] = []
+    authentication_classes = [HumanAuthentication]
+    permission_classes = []
 
     def human(self, request: Request, organization_id: UUID | None, role: Role) -> Caller:
         """The user as a caller of that organization; 404 without a membership, 403 below the role."""
@@ -41,7 +40,9 @@ class HumanView(ApiView):
 def require_role(caller: Caller, role: Role) -> None:
     """Refuse with the role that is needed."""
     if caller.role is None or not Role(caller.role).includes(role):
-        raise Refused("FORBIDDEN", f"This needs the role {role}; you are {caller.role}.", details={"role": role})
+        raise Refused(
+            "FORBIDDEN", f"This needs the role {role}; you are {caller.role}.", details={"role": role}
+        )
 
 
 def organization_of_task(task_id: UUID) -> UUID | None:

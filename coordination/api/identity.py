@@ -48,7 +48,9 @@ class PrincipalList(ApiView):
     def get(self, request: Request) -> Response:
         """The principals of the organization by name."""
         self.nothing_else(request)
-        found = Principal.objects.filter(organization_id=self.caller(request).organization_id).order_by("name_key")
+        found = Principal.objects.filter(organization_id=self.caller(request).organization_id).order_by(
+            "name_key"
+        )
         return Response(
             {
                 "principals": [
@@ -115,5 +117,7 @@ class KeyDetail(ApiView):
         caller, key = self.caller(request), path_id("key", key_id)
         if not ApiKey.objects.filter(pk=key, principal_id=caller.principal_id).exists():
             raise not_found()
-        revoked = transact(lambda: identity.revoke_key(caller.organization_id, key, actor_id=caller.principal_id))
+        revoked = transact(
+            lambda: identity.revoke_key(caller.organization_id, key, actor_id=caller.principal_id)
+        )
         return Response(key_json(revoked))

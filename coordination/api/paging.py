@@ -31,7 +31,10 @@ class IdFilter(django_filters.CharFilter):
             return queryset
         found = read_id(self.prefix, value)
         if found is None:
-            raise invalid(str(self.field_name).removesuffix("_id") if self.field_name else "id", f"must be an id such as {self.prefix}_0123….")
+            raise invalid(
+                str(self.field_name).removesuffix("_id") if self.field_name else "id",
+                f"must be an id such as {self.prefix}_0123….",
+            )
         return queryset.filter(**{str(self.field_name): found})
 
 
@@ -73,7 +76,11 @@ def page[M: Model](
             raise Refused(
                 "VALIDATION_ERROR",
                 summary=f"{name}: is not a filter here.",
-                details={"fields": {name: [f"is not a filter here. Known: {', '.join([*known, 'cursor', 'limit'])}."]}},
+                details={
+                    "fields": {
+                        name: [f"is not a filter here. Known: {', '.join([*known, 'cursor', 'limit'])}."]
+                    }
+                },
             )
         if values[name] == "":
             raise invalid(name, "may not be empty.")
@@ -87,6 +94,7 @@ def page[M: Model](
         found = found.filter(pk__lt=decode_cursor(cursor))
     rows = list(found[: limit + 1])
     more = len(rows) > limit
-    return {noun: [shape(row) for row in rows[:limit]], "next_cursor": encode_cursor(rows[limit - 1].pk) if more else None}
-
-
+    return {
+        noun: [shape(row) for row in rows[:limit]],
+        "next_cursor": encode_cursor(rows[limit - 1].pk) if more else None,
+    }

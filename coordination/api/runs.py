@@ -128,9 +128,17 @@ class RunList(ApiView):
     def get(self, request: Request) -> Response:
         """Filter by status, task or agent."""
         caller, now = self.caller(request), clock()
-        found = Run.objects.filter(organization_id=caller.organization_id).select_related("lease", "principal")
+        found = Run.objects.filter(organization_id=caller.organization_id).select_related(
+            "lease", "principal"
+        )
         return Response(
-            page(request, found, RunFilter, lambda run: run_json(run, now=now, jeopardy_share=settings.JEOPARDY_SHARE, private=False), "runs")
+            page(
+                request,
+                found,
+                RunFilter,
+                lambda run: run_json(run, now=now, jeopardy_share=settings.JEOPARDY_SHARE, private=False),
+                "runs",
+            )
         )
 
 
@@ -155,6 +163,11 @@ class RunDetail(ApiView):
         shown = run_json(run, now=clock(), jeopardy_share=settings.JEOPARDY_SHARE, private=private)
         renewals = Renewal.objects.filter(lease_id=run.lease_id).order_by("-renewed_at")[:RENEWALS_SHOWN]
         shown["renewals"] = [
-            {"renewed_at": stamp(item.renewed_at), "expires_at": stamp(item.expires_at), "progress": item.progress} for item in renewals
+            {
+                "renewed_at": stamp(item.renewed_at),
+                "expires_at": stamp(item.expires_at),
+                "progress": item.progress,
+            }
+            for item in renewals
         ]
         return Response(shown)

@@ -30,7 +30,9 @@ class TaskFilter(django_filters.FilterSet):
 
     status = django_filters.ChoiceFilter(choices=TaskStatus.choices)
     created_by = IdFilter("agent", field_name="created_by_id")
-    capability = django_filters.CharFilter(field_name="profile__capabilities", lookup_expr="contains", method="with_capability")
+    capability = django_filters.CharFilter(
+        field_name="profile__capabilities", lookup_expr="contains", method="with_capability"
+    )
 
     def with_capability(self, queryset: Any, name: str, value: str) -> Any:
         """Tasks that need this capability."""
@@ -47,7 +49,9 @@ class TaskList(ApiView):
         """The tasks of the organization."""
         caller = self.caller(request)
         found = Task.objects.filter(organization_id=caller.organization_id).select_related("profile")
-        return Response(page(request, found, TaskFilter, lambda task: task_json(task, private=False), "tasks"))
+        return Response(
+            page(request, found, TaskFilter, lambda task: task_json(task, private=False), "tasks")
+        )
 
     @extend_schema(operation_id="create_task", request=bodies.TaskBody, responses=ok("Task", 201))
     def post(self, request: Request) -> Response:
@@ -70,7 +74,12 @@ def claim_answer(row: Row | None) -> dict[str, Any] | None:
 class TaskClaim(HotView):
     """Claim the best ready task; 204 when nothing is ready."""
 
-    @extend_schema(operation_id="claim_task", request=bodies.ClaimBody, responses={**ok("Claim"), 204: None}, parameters=[bodies.WaitQuery])
+    @extend_schema(
+        operation_id="claim_task",
+        request=bodies.ClaimBody,
+        responses={**ok("Claim"), 204: None},
+        parameters=[bodies.WaitQuery],
+    )
     def post(self, request: Request) -> Response:
         """Get a run and a lease on a task, with all that the work needs."""
         self.query(request, bodies.WaitQuery)
@@ -89,7 +98,9 @@ class TaskClaim(HotView):
 def find_task(caller: Caller, text: str) -> Task:
     """A task of the caller's organization by its printed id."""
     found = (
-        Task.objects.filter(pk=path_id("task", text), organization_id=caller.organization_id).select_related("profile").first()
+        Task.objects.filter(pk=path_id("task", text), organization_id=caller.organization_id)
+        .select_related("profile")
+        .first()
     )
     if found is None:
         raise not_found()
@@ -131,7 +142,14 @@ class TaskDetail(ApiView):
         caller = self.caller(request)
         task = find_task(caller, task_id)
         shown = task_json(task, private=may_see_all(caller, task))
-        return Response({**shown, "epoch": current_epoch(task), "standing": standing(task), "waits_for": claims.waits_for(task)})
+        return Response(
+            {
+                **shown,
+                "epoch": current_epoch(task),
+                "standing": standing(task),
+                "waits_for": claims.waits_for(task),
+            }
+        )
 
 
 class TaskContext(ApiView):

@@ -21,7 +21,9 @@ class Comment(models.Model):
     body = models.TextField()
     blocking = models.BooleanField(default=False)
     answer = models.TextField(blank=True)
-    answered_by = models.ForeignKey(Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    answered_by = models.ForeignKey(
+        Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     answered_at = models.DateTimeField(null=True)
     withdrawn_at = models.DateTimeField(null=True)
     created_at = stamped()

@@ -18,7 +18,9 @@ class Event(models.Model):
     id = uuid_key()
     created_at = stamped()
     seq = models.BigIntegerField(editable=False)
-    organization = models.ForeignKey(Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
+    )
     kind = models.CharField(max_length=40)
     actor_id = models.UUIDField(null=True)
     task_id = models.UUIDField(null=True)

@@ -10,7 +10,9 @@ class StoredAnswer(models.Model):
     """What a POST with an `Idempotency-Key` answered; kept for 24 hours."""
 
     id = uuid_key()
-    principal = models.ForeignKey(Principal, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    principal = models.ForeignKey(
+        Principal, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
     key = models.CharField(max_length=200)
     fingerprint = models.BinaryField(max_length=32)
     status = models.PositiveSmallIntegerField()

@@ -129,7 +129,9 @@ class Principal(models.Model):
     kind = models.CharField(max_length=8, choices=PrincipalKind.choices)
     name = models.CharField(max_length=120)
     name_key = models.CharField(max_length=240, editable=False)
-    owner = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="owned_principals")
+    owner = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="owned_principals"
+    )
     user = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="principals")
     capabilities = ArrayField(models.CharField(max_length=80), default=list, blank=True)
     max_concurrent_runs = models.PositiveIntegerField(null=True, blank=True)

@@ -21,7 +21,9 @@ class Resource(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint("organization", "resource_type", "resource_id", name="resource_is_unique"),
+            models.UniqueConstraint(
+                "organization", "resource_type", "resource_id", name="resource_is_unique"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -62,7 +64,9 @@ class Lease(models.Model):
     PREFIX = "lease"
 
     id = uuid_key()
-    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, db_index=False, related_name="leases")
     principal = models.ForeignKey(Principal, on_delete=models.PROTECT, related_name="leases")
     purpose = models.CharField(max_length=400, blank=True, db_default="")
@@ -81,7 +85,9 @@ class Lease(models.Model):
     class Meta:
         ordering = ["-granted_at"]
         constraints = [
-            models.UniqueConstraint("resource", condition=Q(ended_at__isnull=True), name="one_live_lease_per_resource"),
+            models.UniqueConstraint(
+                "resource", condition=Q(ended_at__isnull=True), name="one_live_lease_per_resource"
+            ),
             # Also serves "the leases of this resource, newest first".
             models.UniqueConstraint("resource", "epoch", name="epoch_is_unique_per_resource"),
             models.CheckConstraint(
@@ -89,7 +95,9 @@ class Lease(models.Model):
                 | Q(ended_at__isnull=False, end_reason__isnull=False),
                 name="lease_has_a_reason_iff_it_ended",
             ),
-            models.CheckConstraint(condition=Q(expires_at__gt=F("granted_at")), name="lease_ends_after_it_began"),
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("granted_at")), name="lease_ends_after_it_began"
+            ),
         ]
 
     def __str__(self) -> str:

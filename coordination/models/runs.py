@@ -33,10 +33,16 @@ class Run(models.Model):
     PREFIX = "run"
 
     id = uuid_key()
-    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
     task = models.ForeignKey(Task, on_delete=models.PROTECT, db_index=False, related_name="runs")
-    profile = models.ForeignKey(CapabilityProfile, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+")
-    principal = models.ForeignKey(Principal, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="runs")
+    profile = models.ForeignKey(
+        CapabilityProfile, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
+    )
+    principal = models.ForeignKey(
+        Principal, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="runs"
+    )
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="run")
     number = models.PositiveIntegerField()
     epoch = models.BigIntegerField()
@@ -62,12 +68,18 @@ class Run(models.Model):
                 | (~Q(status__in=OPEN_RUNS) & Q(ended_at__isnull=False)),
                 name="run_has_an_end_time_iff_final",
             ),
-            models.CheckConstraint(condition=Q(progress__gte=0, progress__lte=100), name="progress_is_a_percentage"),
+            models.CheckConstraint(
+                condition=Q(progress__gte=0, progress__lte=100), name="progress_is_a_percentage"
+            ),
         ]
         indexes = [
             # Admission: the open runs of a principal. The board: the open runs of an organization.
             models.Index(
-                F("organization"), F("principal"), F("profile"), condition=Q(ended_at__isnull=True), name="open_runs"
+                F("organization"),
+                F("principal"),
+                F("profile"),
+                condition=Q(ended_at__isnull=True),
+                name="open_runs",
             ),
             # Lists, newest first.
             models.Index(F("organization"), F("id").desc(), name="runs_by_age"),

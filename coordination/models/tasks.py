@@ -41,7 +41,9 @@ class Task(models.Model):
     PREFIX = "task"
 
     id = uuid_key()
-    organization = models.ForeignKey(Organization, on_delete=models.PROTECT, db_index=False, related_name="tasks")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.PROTECT, db_index=False, related_name="tasks"
+    )
     resource = models.OneToOneField(Resource, on_delete=models.PROTECT, related_name="task")
     profile = models.ForeignKey(CapabilityProfile, on_delete=models.PROTECT, db_index=False, related_name="+")
     title = models.CharField(max_length=200)
@@ -52,9 +54,13 @@ class Task(models.Model):
     secret_refs = ArrayField(models.CharField(max_length=400), default=list)
     not_before = models.DateTimeField(null=True)
     backoff_until = models.DateTimeField(null=True)
-    reserved_for = models.ForeignKey(Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    reserved_for = models.ForeignKey(
+        Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     reserved_until = models.DateTimeField(null=True)
-    avoided = models.ForeignKey(Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    avoided = models.ForeignKey(
+        Principal, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     avoided_until = models.DateTimeField(null=True)
     lease_ttl_seconds = models.PositiveIntegerField(null=True)
     max_attempts = models.PositiveSmallIntegerField(default=3)
@@ -78,7 +84,8 @@ class Task(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(status__in=TaskStatus.values), name="task_status_is_known"),
             models.CheckConstraint(
-                condition=Q(status="blocked", open_blockers__gt=0) | (~Q(status="blocked") & Q(open_blockers=0)),
+                condition=Q(status="blocked", open_blockers__gt=0)
+                | (~Q(status="blocked") & Q(open_blockers=0)),
                 name="task_is_blocked_iff_it_has_open_blockers",
             ),
             models.CheckConstraint(
@@ -87,7 +94,8 @@ class Task(models.Model):
                 name="task_has_an_end_time_iff_final",
             ),
             models.CheckConstraint(
-                condition=Q(priority__gte=-100, priority__lte=100), name="priority_is_between_minus_100_and_100"
+                condition=Q(priority__gte=-100, priority__lte=100),
+                name="priority_is_between_minus_100_and_100",
             ),
             models.CheckConstraint(
                 condition=~Q(status="done") | Q(open_effects=0), name="a_done_task_has_no_open_effect"
@@ -100,17 +108,24 @@ class Task(models.Model):
         indexes = [
             # The claim: the heads of the profiles that fit, highest priority first, then oldest.
             models.Index(
-                F("organization"), F("profile"), F("priority").desc(), F("created_at"), F("id"),
+                F("organization"),
+                F("profile"),
+                F("priority").desc(),
+                F("created_at"),
+                F("id"),
                 condition=Q(status="todo", open_dependencies=0),
                 name="ready_tasks_by_profile",
             ),
             # Lists and the board: the tasks of one state, newest first.
-            models.Index(F("organization"), F("status"), F("created_at").desc(), F("id").desc(), name="tasks_by_status"),
+            models.Index(
+                F("organization"), F("status"), F("created_at").desc(), F("id").desc(), name="tasks_by_status"
+            ),
             # Lists without a filter, newest first.
             models.Index(F("organization"), F("id").desc(), name="tasks_by_age"),
             # The board: what ended recently.
             models.Index(
-                F("organization"), F("finished_at").desc(),
+                F("organization"),
+                F("finished_at").desc(),
                 condition=Q(finished_at__isnull=False),
                 name="recently_ended_tasks",
             ),
@@ -162,8 +177,11 @@ class Blocker(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=BlockerKind.values), name="blocker_kind_is_known"),
             models.UniqueConstraint(
-                "task", "kind", "subject_id",
-                condition=Q(closed_at__isnull=True), nulls_distinct=False,
+                "task",
+                "kind",
+                "subject_id",
+                condition=Q(closed_at__isnull=True),
+                nulls_distinct=False,
                 name="one_open_blocker_per_reason",
             ),
         ]

@@ -11,7 +11,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "one_live_lease_per_resource": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
     "one_open_run_per_task": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
     "epoch_is_unique_per_resource": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
-    "principal_name_is_unique": ("CONFLICT", "A principal with this name exists already. Choose another name."),
+    "principal_name_is_unique": (
+        "CONFLICT",
+        "A principal with this name exists already. Choose another name.",
+    ),
     "one_open_blocker_per_reason": ("CONFLICT", "The task is blocked for this reason already."),
     "a_dependency_is_named_once": ("VALIDATION_ERROR", "depends_on: names a task twice. Name each once."),
     "priority_is_between_minus_100_and_100": ("VALIDATION_ERROR", "priority: must be between -100 and 100."),

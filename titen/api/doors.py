@@ -61,7 +61,8 @@ def idempotent(principal_id: UUID, key: str | None, request: Any, work: Callable
 
 def _answer_once(principal_id: UUID, key: str, fingerprint: bytes, work: Callable[[], Answer]) -> Answer:
     lock = fetch(
-        "SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0)) AS mine", {"name": f"{principal_id.hex}{key}"}
+        "SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0)) AS mine",
+        {"name": f"{principal_id.hex}{key}"},
     )
     if not lock or not lock["mine"]:
         raise Refused(
@@ -86,6 +87,12 @@ def _answer_once(principal_id: UUID, key: str, fingerprint: bytes, work: Callabl
             " VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(status)s, %(body)s)"
             " ON CONFLICT (principal_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,"
             " status = excluded.status, body = excluded.body, created_at = clock_timestamp() RETURNING id",
-            {"principal": principal_id, "key": key, "fingerprint": fingerprint, "status": status, "body": json.dumps(body)},
+            {
+                "principal": principal_id,
+                "key": key,
+                "fingerprint": fingerprint,
+                "status": status,
+                "body": json.dumps(body),
+            },
         )
     return status, body

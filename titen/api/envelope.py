@@ -46,7 +46,9 @@ class EnvelopeRenderer(BaseRenderer):
     format = "json"
     charset = None
 
-    def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
+    ) -> bytes:
         """An error body is passed on as it is; an answer without a body stays empty."""
         response = renderer_context["response"] if renderer_context else None
         if response is not None and response.status_code == 204:
@@ -98,7 +100,11 @@ def as_refusal(problem: Exception, request: HttpRequest | None = None) -> Refuse
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
             return Refused("UNAUTHENTICATED")
         case exceptions.MethodNotAllowed():
-            return Refused("METHOD_NOT_ALLOWED", method=getattr(request, "method", "This method"), allowed="see the Allow header")
+            return Refused(
+                "METHOD_NOT_ALLOWED",
+                method=getattr(request, "method", "This method"),
+                allowed="see the Allow header",
+            )
         case exceptions.UnsupportedMediaType():
             return Refused("UNSUPPORTED_MEDIA_TYPE")
         case PermissionDenied() | exceptions.PermissionDenied():
@@ -114,7 +120,9 @@ def as_refusal(problem: Exception, request: HttpRequest | None = None) -> Refuse
         case DatabaseError() if isinstance(problem.__cause__, psycopg.errors.DataError):
             logger.warning("a value reached the database that it cannot hold: %s", problem)
             return Refused("VALIDATION_ERROR", summary="a value is out of range.")
-        case DatabaseError() if "connection is closed" in str(problem) or "connection is lost" in str(problem):
+        case DatabaseError() if "connection is closed" in str(problem) or "connection is lost" in str(
+            problem
+        ):
             return _unavailable(problem)
     logger.error("unexpected error", exc_info=problem)
     return Refused("INTERNAL")
@@ -122,8 +130,15 @@ def as_refusal(problem: Exception, request: HttpRequest | None = None) -> Refuse
 
 def _unavailable(problem: Exception) -> Refused:
     cause = problem.__cause__
-    busy = isinstance(cause, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled)
-    logger.warning("the database is %s: %s", "busy" if busy else "away", str(problem).splitlines()[0] if str(problem) else cause)
+    busy = isinstance(
+        cause,
+        psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled,
+    )
+    logger.warning(
+        "the database is %s: %s",
+        "busy" if busy else "away",
+        str(problem).splitlines()[0] if str(problem) else cause,
+    )
     return Refused("OVERLOADED" if busy else "NOT_READY", retry_after=1)
 
 
@@ -132,10 +147,13 @@ def answer_exception(problem: Exception, context: dict[str, Any]) -> Response:
     refused = as_refusal(problem, context.get("request"))
     if refused.code == "METHOD_NOT_ALLOWED":
         allowed = ", ".join(context["view"].allowed_methods)
-        refused = Refused(refused.code, method=context["request"].method, allowed=allowed, details={"allowed": allowed.split(", ")})
+        refused = Refused(
+            refused.code,
+            method=context["request"].method,
+            allowed=allowed,
+            details={"allowed": allowed.split(", ")},
+        )
     response = refusal_response(refused)
     if refused.code == "METHOD_NOT_ALLOWED":
         response["Allow"] = refused.details["allowed"] and ", ".join(refused.details["allowed"])
     return response
-
-

@@ -19,7 +19,9 @@ class StrictSerializer(serializers.Serializer[Any]):
             unknown = sorted(set(data) - set(self.fields))
             if unknown:
                 known = ", ".join(sorted(self.fields)) or "none"
-                raise serializers.ValidationError({name: [f"is not a field here. Known: {known}."] for name in unknown})
+                raise serializers.ValidationError(
+                    {name: [f"is not a field here. Known: {known}."] for name in unknown}
+                )
         return super().to_internal_value(data)
 
 

@@ -1,6 +1,6 @@
 """OpenAPI: every answer of `/v1` stands in the envelope, and its shape is written down once here."""
 
-from typing import Any
+from typing import Any, Literal
 
 from drf_spectacular.openapi import AutoSchema
 
@@ -24,7 +24,7 @@ def ok(name: str, status: int = 200) -> dict[int, Any]:
 class EnvelopeSchema(AutoSchema):
     """Adds the error answer to every operation."""
 
-    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+    def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         bodies["default"] = {
             "description": "Refused; nothing was changed.",

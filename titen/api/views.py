@@ -62,11 +62,13 @@ def single_values(request: Request) -> dict[str, str]:
 class HotView(ApiView):
     """A verb whose one statement finds its caller itself, so that it costs one round trip."""
 
-    authentication_classes: ClassVar[list[Any]] = []
-    permission_classes: ClassVar[list[Any]] = []
+    authentication_classes = []
+    permission_classes = []
     scope = "tasks:claim"
 
-    def move(self, request: Request, work: Callable[[Credential], Answer], *, stored: bool = True) -> Response:
+    def move(
+        self, request: Request, work: Callable[[Credential], Answer], *, stored: bool = True
+    ) -> Response:
         """Do `work` with the caller's credential. Who cannot be found there gets the full explanation."""
         digest = key_digest(request._request)
         credential = by_key(digest, self.scope)

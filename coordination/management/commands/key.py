@@ -28,11 +28,17 @@ class Command(BaseCommand):
         try:
             with transaction.atomic():
                 slug, name = options["org"], options["name"]
-                organization = Organization.objects.filter(slug=slug).first() or identity.make_organization(slug, slug)
+                organization = Organization.objects.filter(slug=slug).first() or identity.make_organization(
+                    slug, slug
+                )
                 principal = Principal.objects.filter(
                     organization=organization, name_key=identity.name_key(name)
-                ).first() or identity.make_principal(organization, name, capabilities=options["capabilities"].split())
-                _, secret = identity.issue_key(principal, scopes=options["scopes"].split(), label="made by make key")
+                ).first() or identity.make_principal(
+                    organization, name, capabilities=options["capabilities"].split()
+                )
+                _, secret = identity.issue_key(
+                    principal, scopes=options["scopes"].split(), label="made by make key"
+                )
         except Refused as refused:
             raise CommandError(refused.message) from None
         self.stdout.write(secret)

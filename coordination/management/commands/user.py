@@ -17,7 +17,9 @@ from coordination.models import Organization, Role, User
 class Command(BaseCommand):
     """Takes the password from the environment, so that it stands in no process list."""
 
-    help = "Make a user (or change one) with a role in an organization; the password comes from TITEN_PASSWORD."
+    help = (
+        "Make a user (or change one) with a role in an organization; the password comes from TITEN_PASSWORD."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Who and what."""
@@ -38,9 +40,9 @@ class Command(BaseCommand):
         except ValidationError as problem:
             raise CommandError(" ".join(problem.messages)) from None
         with transaction.atomic():
-            organization = Organization.objects.filter(slug=options["org"]).first() or identity.make_organization(
-                options["org"], options["org"]
-            )
+            organization = Organization.objects.filter(
+                slug=options["org"]
+            ).first() or identity.make_organization(options["org"], options["org"])
             user = User.objects.filter(email__iexact=email).first() or User.objects.create_user(email)
             user.set_password(password)
             # Admins of an organization audit in Django admin; the admin changes nothing but through rules.
