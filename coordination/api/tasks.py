@@ -86,7 +86,7 @@ class TaskClaim(HotView):
         body = self.body(request, bodies.ClaimBody)
         task_id = body.pop("task_id", None)
         if task_id is not None:
-            task_id = path_id("task", task_id)
+            task_id = field_id("task", "task_id", task_id)
 
         def work(credential: Any) -> tuple[int, Any]:
             found = claim_answer(claims.claim(credential, task_id=task_id, **body))
