@@ -59,6 +59,10 @@ READY = """t.status = 'todo' AND t.open_dependencies = 0
     AND (t.reserved_for_id IS NULL OR t.reserved_for_id = c.principal_id OR t.reserved_until <= b.at)
     AND (t.avoided_id IS DISTINCT FROM c.principal_id OR t.avoided_until <= b.at)"""
 
+# The same, for a row found by its id: written so that the planner cannot take the partial index of the
+# queue for that look-up, which it does while its statistics say that the queue is short.
+READY_BY_ID = READY.replace("t.status = 'todo'", "coalesce(t.status, '') = 'todo'")
+
 # Admission fits in one statement only where nothing is limited; else `claims` counts under a lock.
 UNLIMITED = """c.max_concurrent_runs IS NULL AND NOT EXISTS (
         SELECT FROM coordination_capabilitylimit x
@@ -104,11 +108,11 @@ def claim_parts(*, by_id: bool = False, patient: bool = False, limited: bool = F
     if by_id:
         source = f"""JOIN coordination_task t ON t.id = %(task)s AND t.organization_id = c.organization_id
         JOIN coordination_capabilityprofile f ON f.id = t.profile_id AND {FITTING}
-        WHERE {READY} AND {admission} AND c.within FOR NO KEY UPDATE OF t"""
+        WHERE {READY_BY_ID} AND {admission} AND c.within FOR NO KEY UPDATE OF t"""
     else:
         source = f"""CROSS JOIN LATERAL ({candidates(depth="200" if patient else "%(depth)s", admission=admission)}) n
         JOIN coordination_task t ON t.id = n.id
-        WHERE {READY} AND c.within
+        WHERE {READY_BY_ID} AND c.within
         ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1
         FOR NO KEY UPDATE OF t {"" if patient else "SKIP LOCKED"}"""
     condition = f"WHERE EXISTS (SELECT FROM {after})" if after else ""
