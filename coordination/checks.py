@@ -19,7 +19,7 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
                 id="titen.E001",
             )
         )
-    elif not settings.DATABASE_URL.startswith(("postgres:", "postgresql:", "pgsql:")):
+    elif not settings.DATABASE_URL.startswith(("postgres:", "postgresql:")):
         found.append(Error("DATABASE_URL must be a PostgreSQL URL (postgresql://…).", id="titen.E002"))
     if not settings.CELERY_BROKER_URL:
         found.append(
@@ -50,9 +50,11 @@ def database_is_fit(**_: Any) -> list[CheckMessage]:
                 return [Error("PostgreSQL 15 or later is needed.", id="titen.E010")]
             if fresh:
                 return []
+            # `migrate` looks as the owner, so the question is about the role that the application acts as.
             cursor.execute(
-                "SELECT has_table_privilege(current_user, 'coordination_event', 'UPDATE')"
-                " OR has_table_privilege(current_user, 'coordination_event', 'DELETE')"
+                "SELECT has_table_privilege(r, 'coordination_event', 'UPDATE')"
+                " OR has_table_privilege(r, 'coordination_event', 'DELETE') FROM coalesce(%s, current_user::text) r",
+                [settings.DB_ROLE or None],
             )
             if cursor.fetchone()[0]:
                 return [

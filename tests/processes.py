@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from types import TracebackType
 
 import psutil
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from .servers import REPOSITORY, free_port
 
 # What a child's command line contains.
 MARKS = {
@@ -27,13 +26,6 @@ MARKS = {
     "beat": "beat",
     "front": "caddy",
 }
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def eventually[T](look: Callable[[], T], within: float = 20.0) -> T:

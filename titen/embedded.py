@@ -31,9 +31,9 @@ def default_var() -> Path:
 
 
 def ensure(var: Path) -> State:
-    """Makes the state folder and its secrets; starts nothing. Raises UpError."""
+    """Makes the state folder with its secrets and its broker's address; starts nothing. Raises UpError."""
     state = State.open(var)
-    state.keep({})
+    state.keep({} if given_url("CELERY_BROKER_URL") else {"CELERY_BROKER_URL": valkey.url(state.sockets)})
     return state
 
 

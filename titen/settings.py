@@ -15,6 +15,8 @@ from django.utils.csp import CSP
 BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(os.environ.get("TITEN_VAR") or BASE_DIR / "var").resolve()
 
+# A copy: what the file says is for these settings, not for the processes that are started from here.
+environ.Env.ENVIRON = dict(os.environ)
 env = environ.Env()
 if (VAR / "environment").is_file():
     env.read_env(str(VAR / "environment"))
@@ -101,6 +103,7 @@ AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contri
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_CLIENT_IP_CALLABLE = "coordination.board.addresses.client_address"
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "coordination.board.errors.locked_out"
 AXES_ENABLE_ADMIN = False
@@ -171,9 +174,6 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "POSTPROCESSING_HOOKS": ["titen.api.schema.add_shapes"],
     "SERVERS": [],
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "COMPONENT_SPLIT_REQUEST": True,
 }
 
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", "")

@@ -11,19 +11,23 @@ from coordination import partitions
 class Command(Migrate):
     """Migrates as the user of DATABASE_URL, makes the coming months' partitions, refreshes statistics."""
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Set the role aside, migrate, and put it back."""
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Set the role aside, and put it back. Before the checks: on a fresh database there is no role yet."""
         connection = connections[options["database"]]
         role_options = connection.settings_dict["OPTIONS"].pop("options", None)
         connection.close()
         try:
-            super().handle(*args, **options)
-            if options["app_label"] is None and not options["plan"] and not options["check_unapplied"]:
-                with connection.cursor() as cursor:
-                    partitions.make_ahead(cursor)
-                    # Plans cached while the tables were empty would stay bad for a connection's life.
-                    cursor.execute("ANALYZE")
+            return super().execute(*args, **options)
         finally:
             connection.close()
             if role_options is not None:
                 connection.settings_dict["OPTIONS"]["options"] = role_options
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Migrate, then see to what migrations alone cannot know: the date and the statistics."""
+        super().handle(*args, **options)
+        if options["app_label"] is None and not options["plan"] and not options["check_unapplied"]:
+            with connections[options["database"]].cursor() as cursor:
+                partitions.make_ahead(cursor)
+                # Plans cached while the tables were empty would stay bad for a connection's life.
+                cursor.execute("ANALYZE")

@@ -7,11 +7,11 @@ from typing import Any
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.core.validators import validate_email
 from django.db import transaction
 
 from coordination import identity
 from coordination.models import Organization, Role, User
+from titen.errors import Refused
 
 
 class Command(BaseCommand):
@@ -33,12 +33,14 @@ class Command(BaseCommand):
         email = options["email"].strip().lower()
         role = Role(options["role"])
         try:
-            validate_email(email)
+            identity.check_email(email)
             if not password:
                 raise CommandError("Set TITEN_PASSWORD to the password of the user.")
             validate_password(password)
         except ValidationError as problem:
             raise CommandError(" ".join(problem.messages)) from None
+        except Refused as refused:
+            raise CommandError(refused.message) from None
         with transaction.atomic():
             organization = Organization.objects.filter(
                 slug=options["org"]
