@@ -3,9 +3,12 @@
 from typing import Any
 from uuid import UUID
 
+from coordination import events
 from coordination.models import Run, Task
 from coordination.models.fields import ClockNow
+from coordination.participants import Card
 
+from . import cards
 from .models import DECIDED, Approval, ApprovalStatus
 from .shapes import approval_json
 
@@ -13,11 +16,23 @@ from .shapes import approval_json
 class ApprovalsParticipant:
     """Ends what is pending when its task ends, and tells agents what was decided."""
 
-    def task_ended(self, task: Task, *, because: str) -> None:
+    def task_ended(self, task: Task, *, because: str, actor_id: UUID) -> None:
         """Cancelled or taken over: nobody waits for these answers any more."""
-        Approval.objects.filter(task=task, status=ApprovalStatus.PENDING).update(
-            status=ApprovalStatus.CANCELLED, ended_at=ClockNow()
-        )
+        for approval in Approval.objects.filter(task=task, status=ApprovalStatus.PENDING).order_by("pk"):
+            Approval.objects.filter(pk=approval.pk).update(
+                status=ApprovalStatus.CANCELLED, ended_at=ClockNow()
+            )
+            events.record(
+                "approval.cancelled",
+                organization_id=approval.organization_id,
+                actor_id=actor_id,
+                task_id=task.pk,
+                run_id=approval.run_id,
+                subject_id=approval.pk,
+                epoch=approval.epoch,
+                approval=ApprovalStatus.CANCELLED,
+                because=because,
+            )
 
     def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
         """The ended approvals of the run's task, oldest first."""
@@ -39,3 +54,11 @@ class ApprovalsParticipant:
 
     def run_ended(self, run: Run) -> None:
         """Approvals outlive the run that asked: they belong to the task."""
+
+    def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:
+        """The pending approvals."""
+        return cards.needs_you(organization_id, limit)
+
+    def task_cards(self, task_id: UUID) -> list[Card]:
+        """All approvals of a task."""
+        return cards.task_cards(task_id)

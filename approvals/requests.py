@@ -59,7 +59,7 @@ def request(
     run = Run.objects.filter(pk=run_id, organization_id=caller.organization_id).first()
     if run is None:
         raise not_found()
-    held = hold_task(caller.organization_id, run.task_id)
+    held = hold_task(caller.organization_id, run.task_id, for_holder=True)
     refuse_unless_holder(held, caller, run_id, epoch, "ask")
     refuse_unless(held.task, "ask")
     approval = Approval.objects.create(

@@ -14,9 +14,8 @@ from django.db.models import F, QuerySet
 from titen.errors import Refused
 
 from . import events
-from .leases import end_lease
 from .locks import Held
-from .models import Blocker, LeaseEnd, Run, RunStatus, Task, TaskStatus
+from .models import Blocker, Run, RunStatus, Task, TaskStatus
 from .models.fields import ClockNow
 from .transitions import OPEN, TASK
 
@@ -73,16 +72,14 @@ def close_blockers(held: Held, blockers: "QuerySet[Blocker]", *, resume: bool = 
 
 def go_on(held: Held) -> None:
     """The last blocker is closed: on with the run if its lease lives, else back to the queue."""
-    task, run, lease = held.task, held.run, held.lease
-    if run is not None and held.lease_is_live:
+    task, run = held.task, held.run
+    if run is not None:
         Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING, pause_requested_at=None)
         run.status = RunStatus.RUNNING
         _move(task, status=TaskStatus.IN_PROGRESS)
         return
-    last = run
-    if run is not None and lease is not None:
-        end_lease(held, LeaseEnd.EXPIRED, RunStatus.PARKED, event="task.parked", status=TaskStatus.BLOCKED)
-    elif task.last_run_end == RunStatus.PARKED:
+    last = None
+    if task.last_run_end == RunStatus.PARKED:
         last = Run.objects.filter(task=task).order_by("-number").first()
     reserved = (
         {"reserved_for_id": last.principal_id, "reserved_until": held.at + RESERVED_AFTER_WAIT}

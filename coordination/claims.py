@@ -53,6 +53,9 @@ def claim(
     if row["run_id"] is None and not by_id:
         # An empty look that passed over locked rows proves nothing: wait for those.
         row = _attempt(credential, params, by_id=False, patient=True)
+        # While it waited for one, others may have taken all that it saw: there may be more behind.
+        while row["run_id"] is None and row["crowded"]:
+            row = _attempt(credential, params, by_id=False, patient=True)
     if row["run_id"] is not None:
         return row
     if task_id is not None:
@@ -128,7 +131,10 @@ def why_not(row: Row, task_id: UUID) -> Refused:
                 "missing": missing,
             }
         )
-    if not waits:
+    if not waits and row["unlimited"]:
+        # It became free after we had looked.
+        waits.append({"kind": "moment", "sentence": "Somebody held it a moment ago. Try again."})
+    elif not waits:
         waits.append(
             {"kind": "admission", "sentence": "The limit of concurrent runs is reached. Finish a run first."}
         )

@@ -69,7 +69,7 @@ def post(caller: Caller, task_id: UUID, *, body: str) -> Comment:
 
 def ask(caller: Caller, task_id: UUID, *, body: str, run_id: UUID, epoch: int) -> Comment:
     """The holder asks a question that blocks the task until somebody else answers it."""
-    held = hold_task(caller.organization_id, task_id)
+    held = hold_task(caller.organization_id, task_id, for_holder=True)
     run = refuse_unless_holder(held, caller, run_id, epoch, "ask")
     refuse_unless(held.task, "ask")
     comment = Comment.objects.create(
@@ -111,6 +111,7 @@ def answer(caller: Caller, task_id: UUID, comment_id: UUID, *, body: str) -> Com
     comment.answer, comment.answered_by_id, comment.answered_at = body, caller.principal_id, held.at
     comment.save(update_fields=["answer", "answered_by", "answered_at"])
     blockers.close_blockers(held, Blocker.objects.filter(kind=BlockerKind.QUESTION, subject_id=comment.pk))
+    renew_human(held, caller.principal_id)
     blockers.record_blocked(
         held,
         Blocker(kind=BlockerKind.QUESTION, subject_id=comment.pk),

@@ -18,7 +18,10 @@ def fetch_all(sql: str, params: dict[str, Any], *, prepare: bool = True) -> list
     """
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    with connection.wrap_database_errors, psycopg.Cursor(connection.connection, row_factory=dict_row) as cursor:
+    with (
+        connection.wrap_database_errors,
+        psycopg.Cursor(connection.connection, row_factory=dict_row) as cursor,
+    ):
         # Django has its connection answer JSON as text, for its own field to read.
         cursor.adapters.register_loader("jsonb", JsonbLoader)
         return cursor.execute(sql, params, prepare=prepare).fetchall()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .statements import CLAIM_COLUMNS, CLAIM_FROM, JEOPARDY, UNLIMITED, claim_parts, logged
+from .statements import CLAIM_COLUMNS, CLAIM_FROM, JEOPARDY, UNLIMITED, claim_parts, logged, steady
 from .transitions import TASK
 
 BACKOFF_SECONDS = 10
@@ -91,9 +91,9 @@ def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
         if claim_next
         else "SELECT * FROM answer"
     )
-    return f"""WITH {caller}, mine AS MATERIALIZED (
+    return f"""WITH {steady(caller) if claim_next else caller}, mine AS MATERIALIZED (
     SELECT r.id, r.task_id, r.lease_id, r.progress FROM coordination_run r JOIN caller c
-        ON r.organization_id = c.organization_id AND r.principal_id = c.principal_id
+        ON r.organization_id = c.organization_id AND r.principal_id = c.principal_id AND c.within
     WHERE r.id = %(run)s
 ), task_held AS MATERIALIZED (
     SELECT t.* FROM coordination_task t WHERE t.id = (SELECT task_id FROM mine) FOR NO KEY UPDATE

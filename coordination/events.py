@@ -11,6 +11,8 @@ from uuid import UUID
 
 from django.db import transaction
 
+from titen.api.ids import public_id
+
 from .database import Row, fetch, fetch_all
 from .statements import logged
 
@@ -38,9 +40,15 @@ def record(
     lease_id: UUID | None = None,
     subject_id: UUID | None = None,
     epoch: int | None = None,
+    user_id: UUID | None = None,
     **data: Any,
 ) -> None:
-    """Write one event in the caller's transaction. `data` holds ids, states, numbers and codes only."""
+    """Write one event in the caller's transaction. `data` holds ids, states, numbers and codes only.
+
+    `user_id` is a user who acts without being a principal of the organization.
+    """
+    if user_id is not None:
+        data["user_id"] = public_id("user", user_id)
     fetch(
         _RECORD,
         {

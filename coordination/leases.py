@@ -90,18 +90,17 @@ def end_lease(
     actor_id: UUID | None = None,
     **data: Any,
 ) -> None:
-    """End the open run and its lease together; an expired one ended when it expired.
+    """End the open run and its live lease together.
 
     `status` is how the task stands after the move, for the event; the caller moves the task.
     """
     run, lease = held.run, held.lease
     if run is None or lease is None:
         raise ValueError("the task has no open run")
-    ended_at = lease.expires_at if reason == LeaseEnd.EXPIRED else held.at
-    Lease.objects.filter(pk=lease.pk).update(ended_at=ended_at, end_reason=reason)
-    Run.objects.filter(pk=run.pk).update(status=run_status, ended_at=ended_at)
+    Lease.objects.filter(pk=lease.pk).update(ended_at=held.at, end_reason=reason)
+    Run.objects.filter(pk=run.pk).update(status=run_status, ended_at=held.at)
     Task.objects.filter(pk=run.task_id).update(last_run_end=run_status)
-    run.status, run.ended_at = run_status, ended_at
+    run.status, run.ended_at = run_status, held.at
     held.task.last_run_end = run_status
     for participant in participants.everyone():
         participant.run_ended(run)

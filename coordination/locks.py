@@ -9,11 +9,12 @@ from django.db import connection
 from titen.errors import not_found
 
 from .models import Lease, Resource, Run, Task
+from .sweeping import sweep_batch
 
 
 @dataclass
 class Held:
-    """A locked task with its open run and lease, and the moment after the last lock was taken."""
+    """A locked task with its open run and lease, if any, and the moment after the last lock was taken."""
 
     task: Task
     run: Run | None
@@ -34,10 +35,12 @@ def clock() -> datetime:
     return moment
 
 
-def hold_task(organization_id: UUID, task_id: UUID) -> Held:
+def hold_task(organization_id: UUID, task_id: UUID, *, for_holder: bool = False) -> Held:
     """Lock a task, its live lease and its open run. `NOT_FOUND` when the organization has no such task.
 
     The lock is NO KEY UPDATE: a claim passes over it, but a foreign key to the task does not wait.
+    What has run out is written down first, so that no move starts from a run that is over already;
+    not `for_holder`, who is told so.
     """
     task = (
         Task.objects.select_for_update(no_key=True, of=("self",))
@@ -54,7 +57,11 @@ def hold_task(organization_id: UUID, task_id: UUID) -> Held:
     run = (
         Run.objects.select_for_update(no_key=True).filter(task=task, ended_at=None).first() if lease else None
     )
-    return Held(task, run, lease, clock())
+    held = Held(task, run, lease, clock())
+    if lease is not None and not held.lease_is_live and not for_holder:
+        sweep_batch(task_id=task_id)
+        held.task, held.run, held.lease = Task.objects.get(pk=task_id), None, None
+    return held
 
 
 def current_epoch(task: Task) -> int:

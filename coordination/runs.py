@@ -6,13 +6,15 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from titen.errors import Refused, not_found
+from titen.errors import Refused, invalid, not_found
 
 from . import endings, events, participants, statements
-from .callers import Credential
+from .callers import Caller, Credential, by_principal
 from .claims import DEPTH, check_ttl, claim
 from .database import Row, fetch, fetch_all
-from .models import Comment
+from .leases import renew_human
+from .locks import hold_task
+from .models import Comment, Run
 
 _SATISFY = """
 WITH freed AS (
@@ -113,6 +115,30 @@ def release(
     return _end("release", credential, run_id, epoch, extra, **following)
 
 
+def save_checkpoint(caller: Caller, run_id: UUID, *, epoch: int, checkpoint: Any) -> Run:
+    """The holder leaves word (any JSON value) for whoever works on the task next; the run goes on."""
+    run = Run.objects.filter(pk=run_id, organization_id=caller.organization_id).first()
+    if run is None:
+        raise not_found()
+    held = hold_task(caller.organization_id, run.task_id, for_holder=True)
+    mine = held.run is not None and held.run.pk == run_id and held.run.principal_id == caller.principal_id
+    if not mine or not held.lease_is_live or run.epoch != epoch:
+        raise refusal(by_principal(caller.principal_id), run_id, epoch, "checkpoint")
+    Run.objects.filter(pk=run_id).update(checkpoint=checkpoint)
+    run.checkpoint = checkpoint
+    renew_human(held, caller.principal_id)
+    events.record(
+        "run.checkpointed",
+        organization_id=run.organization_id,
+        actor_id=caller.principal_id,
+        task_id=run.task_id,
+        run_id=run_id,
+        lease_id=run.lease_id,
+        epoch=epoch,
+    )
+    return run
+
+
 def _end(
     verb: str,
     credential: Credential,
@@ -151,7 +177,14 @@ def _end(
             if claim_next:
                 row["next"] = claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
             return row
-    raise refusal(credential, run_id, epoch, verb)
+    raise refusal(
+        credential,
+        run_id,
+        epoch,
+        verb,
+        capabilities=capabilities,
+        certain=params.get("certain", True),
+    )
 
 
 def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | None:
@@ -169,7 +202,7 @@ def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | 
 
 
 _STANDING = f"""WITH {{caller}}
-SELECT c.principal_id AS caller_id, c.organization_id, r.id AS run_id, r.principal_id, r.status AS run_status,
+SELECT c.principal_id AS caller_id, c.organization_id, c.within, r.id AS run_id, r.principal_id, r.status AS run_status,
     r.task_id, t.status AS task_status, t.open_effects, l.id AS lease_id, l.epoch, l.ended_at, l.end_reason,
     l.expires_at <= k.at AS expired, {statements.JEOPARDY.format(at="k.at")} AS jeopardy
 FROM caller c CROSS JOIN (SELECT clock_timestamp() AS at) k
@@ -177,13 +210,28 @@ LEFT JOIN coordination_run r ON r.id = %(run)s AND r.organization_id = c.organiz
 LEFT JOIN coordination_task t ON t.id = r.task_id LEFT JOIN coordination_lease l ON l.id = r.lease_id"""
 
 
-def refusal(credential: Credential, run_id: UUID, epoch: int, verb: str) -> Refused:
-    """Why a holder's verb was refused; it carries the trace to leave. The first that is true answers."""
+def refusal(
+    credential: Credential,
+    run_id: UUID,
+    epoch: int,
+    verb: str,
+    *,
+    capabilities: list[str] | None = None,
+    certain: bool = True,
+) -> Refused:
+    """Why a holder's verb was refused; it carries the trace to leave. The first that is true answers.
+
+    `capabilities` is what it wished for the next claim; not `certain`: jeopardy was no obstacle.
+    """
     row = fetch(
-        _STANDING.format(caller=credential.clause), {**credential.params, "capabilities": None, "run": run_id}
+        _STANDING.format(caller=credential.clause),
+        {**credential.params, "capabilities": capabilities, "run": run_id},
     )
     if row is None:
         raise LookupError("no caller")
+    if not row["within"]:
+        return invalid("capabilities", "must be among the capabilities that this principal has.")
+    row["jeopardy"] = row["jeopardy"] and certain
     refused = judge_standing(row, epoch, verb)
     if row["run_id"] is not None:
         refused.trace = (row, verb)

@@ -190,11 +190,24 @@ def event_json(row: Row) -> dict[str, Any]:
         "task_id": maybe_id("task", row["task_id"]),
         "run_id": maybe_id("run", row["run_id"]),
         "lease_id": maybe_id("lease", row["lease_id"]),
-        "subject_id": maybe_id(SUBJECTS.get(row["kind"].partition(".")[0], "agent"), row["subject_id"]),
+        "subject_id": maybe_id(_subject_prefix(row["kind"]), row["subject_id"]),
         "epoch": row["epoch"],
         "data": row["data"],
     }
 
 
-# What an event's subject is, by the first word of its kind.
-SUBJECTS = {"approval": "appr", "comment": "cmt", "key": "key", "member": "user", "principal": "agent"}
+# What an event's subject is: by its kind, else by the first word of it.
+SUBJECTS = {
+    "approval": "appr",
+    "comment": "cmt",
+    "key": "key",
+    "member": "user",
+    "principal": "agent",
+    "task": "task",
+    "task.taken_over": "agent",
+    "user": "user",
+}
+
+
+def _subject_prefix(kind: str) -> str:
+    return SUBJECTS.get(kind) or SUBJECTS.get(kind.partition(".")[0], "agent")

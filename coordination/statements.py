@@ -35,6 +35,15 @@ caller AS MATERIALIZED (
 )"""
 
 
+def steady(caller: str) -> str:
+    """The same, for what grants a lease: nobody disables this principal until it has committed.
+
+    Whoever disables takes the row FOR UPDATE: it sees the runs of all claims before it, and claims
+    after it find no caller. The lease's foreign key takes this lock anyway.
+    """
+    return caller.removesuffix(")") + "    FOR KEY SHARE OF p\n)"
+
+
 def logged(name: str, rows: str) -> str:
     """Two CTEs that write events and queue them for numbering.
 
@@ -83,6 +92,10 @@ PROFILE_ADMITTED = """NOT EXISTS (
                 WHERE r.organization_id = f.organization_id AND r.ended_at IS NULL AND x.capability = ANY (g.capabilities)))"""
 
 
+# How many heads of the queue a patient look takes in.
+PATIENT_DEPTH = 200
+
+
 def candidates(*, depth: str, admission: str) -> str:
     """The heads of the fitting profiles' queues, merged: highest priority, then oldest."""
     return f"""
@@ -99,24 +112,34 @@ def candidates(*, depth: str, admission: str) -> str:
 def claim_parts(*, by_id: bool = False, patient: bool = False, limited: bool = False, after: str = "") -> str:
     """The CTEs that claim a task for `caller`, ending in `claimed` (no row: nothing was).
 
-    by_id: claim `%(task)s` and nothing else, waiting for its lock.
+    by_id: claim `%(task)s` and nothing else: lock it whatever its state, then judge. A condition beside
+        the lock would be judged by the snapshot first, and miss a task that is just being released.
     patient: wait for locked rows instead of passing over them, and look at more of them.
     limited: judge admission; the caller holds the locks that keep the counts true.
     after: the name of a CTE that must have a row, for complete-and-claim in one statement.
     """
     admission = f"{ADMITTED} AND {PROFILE_ADMITTED}" if limited else UNLIMITED
     if by_id:
-        source = f"""JOIN coordination_task t ON t.id = %(task)s AND t.organization_id = c.organization_id
+        named = """named AS MATERIALIZED (
+    SELECT t.* FROM caller c JOIN coordination_task t ON t.organization_id = c.organization_id
+    WHERE t.id = %(task)s FOR NO KEY UPDATE OF t
+),"""
+        source = f"""CROSS JOIN named t
         JOIN coordination_capabilityprofile f ON f.id = t.profile_id AND {FITTING}
-        WHERE {READY_BY_ID} AND {admission} AND c.within FOR NO KEY UPDATE OF t"""
+        WHERE {READY} AND {admission} AND c.within"""
     else:
-        source = f"""CROSS JOIN LATERAL ({candidates(depth="200" if patient else "%(depth)s", admission=admission)}) n
+        named = ""
+        depth = str(PATIENT_DEPTH) if patient else "%(depth)s"
+        source = f"""CROSS JOIN LATERAL ({candidates(depth=depth, admission=admission)}) n
         JOIN coordination_task t ON t.id = n.id
         WHERE {READY_BY_ID} AND c.within
         ORDER BY t.priority DESC, t.created_at, t.id LIMIT 1
         FOR NO KEY UPDATE OF t {"" if patient else "SKIP LOCKED"}"""
     condition = f"WHERE EXISTS (SELECT FROM {after})" if after else ""
+    if by_id:
+        condition = "FROM named"
     return f"""
+{named}
 begun AS MATERIALIZED (SELECT clock_timestamp() AS at {condition}),
 picked AS MATERIALIZED (
     SELECT t.id, t.resource_id, t.profile_id,
@@ -173,10 +196,19 @@ CLAIM_FROM = """claimed r CROSS JOIN moved m CROSS JOIN lease l
 
 
 def claim(*, caller: str, by_id: bool = False, patient: bool = False, limited: bool = False) -> str:
-    """One claim. Always answers one row for a good caller: its columns are null when nothing was claimed."""
+    """One claim. Always answers one row for a good caller: its columns are null when nothing was claimed.
+
+    A patient one says in `crowded` whether it looked at as many candidates as it can.
+    """
     parts = claim_parts(by_id=by_id, patient=patient, limited=limited)
-    return f"""WITH {caller}, {parts}
-    SELECT c.principal_id AS caller_id, c.organization_id, c.within, ({UNLIMITED}) AS unlimited, x.*
+    crowded = "false"
+    if patient and not by_id:
+        admission = f"{ADMITTED} AND {PROFILE_ADMITTED}" if limited else UNLIMITED
+        heads = candidates(depth=str(PATIENT_DEPTH), admission=admission)
+        crowded = f"(SELECT count(*) = {PATIENT_DEPTH} FROM begun b CROSS JOIN LATERAL ({heads}) n)"
+    return f"""WITH {steady(caller)}, {parts}
+    SELECT c.principal_id AS caller_id, c.organization_id, c.within, ({UNLIMITED}) AS unlimited,
+        {crowded} AS crowded, x.*
     FROM caller c LEFT JOIN (SELECT {CLAIM_COLUMNS} FROM {CLAIM_FROM}) x ON true"""
 
 

@@ -30,7 +30,7 @@ from .models import (
     TaskStatus,
 )
 from .models.fields import ClockNow
-from .transitions import TASK
+from .transitions import OPEN, TASK
 
 RESERVED_FOR_AGENT = timedelta(minutes=15)
 AVOIDED_AFTER_TAKEOVER = timedelta(minutes=5)
@@ -119,8 +119,12 @@ def _block_by_cancelled(task: Task, other: Task) -> Blocker:
         task=task,
         kind=BlockerKind.DEPENDENCY,
         subject_id=other.pk,
-        sentence=f"“{other.title[:200]}” was cancelled. An operator can unblock this task or reopen that one.",
+        sentence=_cancelled_sentence(other),
     )
+
+
+def _cancelled_sentence(other: Task) -> str:
+    return f"“{other.title[:200]}” was cancelled. An operator can unblock this task or reopen that one."
 
 
 def refuse_unless(task: Task, verb: str) -> None:
@@ -149,7 +153,7 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
     """End a task for good: its run and approvals end too, and its dependents are blocked."""
     held = hold_task(caller.organization_id, task_id)
     refuse_unless(held.task, "cancel")
-    _end_everything_open(held, because="cancelled")
+    _end_everything_open(held, because="cancelled", actor_id=caller.principal_id)
     if held.run is not None:
         end_lease(
             held,
@@ -187,41 +191,34 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
     return held.task
 
 
-def _end_everything_open(held: Held, *, because: str) -> None:
+def _end_everything_open(held: Held, *, because: str, actor_id: UUID) -> None:
     """Close all blockers; pending approvals are cancelled, questions stay as comments."""
     blockers.close_blockers(held, Blocker.objects.all(), resume=False)
     Comment.objects.filter(task=held.task, blocking=True, answered_at=None, withdrawn_at=None).update(
         withdrawn_at=ClockNow()
     )
     for participant in participants.everyone():
-        participant.task_ended(held.task, because=because)
+        participant.task_ended(held.task, because=because, actor_id=actor_id)
 
 
 def _dependents(task: Task, *, satisfied: bool) -> list[Task]:
-    """The open tasks that name `task` as a dependency, locked in the order of their ids."""
+    """The open tasks that name `task` as a dependency, locked in the order of their ids.
+
+    They are locked whatever their status: a condition in the query would be judged by its snapshot, and
+    pass over one that becomes open while we wait.
+    """
     ids = TaskDependency.objects.filter(depends_on=task, satisfied_at__isnull=not satisfied).values("task_id")
-    return list(
-        Task.objects.select_for_update(no_key=True)
-        .filter(pk__in=ids, status__in=[TaskStatus.TODO, TaskStatus.BLOCKED])
-        .order_by("pk")
-    )
+    locked = Task.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
+    return [other for other in locked if other.status in OPEN]
 
 
 def _block_dependents(task: Task, actor_id: UUID) -> None:
     for other in _dependents(task, satisfied=False):
-        blocker = _block_by_cancelled(other, task)
-        Task.objects.filter(pk=other.pk).update(
-            status=TaskStatus.BLOCKED, open_blockers=F("open_blockers") + 1
+        held = hold_task(other.organization_id, other.pk)
+        blocker = blockers.open_blocker(
+            held, BlockerKind.DEPENDENCY, _cancelled_sentence(task), subject_id=task.pk
         )
-        events.record(
-            "task.blocked",
-            organization_id=other.organization_id,
-            actor_id=actor_id,
-            task_id=other.pk,
-            subject_id=task.pk,
-            status=TaskStatus.BLOCKED,
-            blocker=blocker.kind,
-        )
+        blockers.record_blocked(held, blocker, actor_id=actor_id)
 
 
 def block(caller: Caller, task_id: UUID, *, sentence: str, epoch: int | None = None) -> Task:
@@ -255,16 +252,22 @@ def unblock(caller: Caller, task_id: UUID) -> Task:
             "Nothing here can be unblocked by hand. Decide its approvals, answer its questions or reopen it.",
             details={"state": held.task.status},
         )
-    waived = [blocker.subject_id for blocker in found if blocker.kind == BlockerKind.DEPENDENCY]
-    count = TaskDependency.objects.filter(task=held.task, depends_on_id__in=waived, satisfied_at=None).update(
-        satisfied_at=ClockNow()
-    )
-    if count:
-        Task.objects.filter(pk=task_id).update(open_dependencies=F("open_dependencies") - count)
+    _waive_cancelled(held.task)
     blockers.close_blockers(held, mine)
     blockers.record_unblocked(held, actor_id=caller.principal_id, closed=[blocker.kind for blocker in found])
+    renew_human(held, caller.principal_id)
     held.task.refresh_from_db()
     return held.task
+
+
+def _waive_cancelled(task: Task) -> None:
+    """The task waits no longer for what its open `dependency` blockers name."""
+    named = Blocker.objects.filter(task=task, closed_at=None, kind=BlockerKind.DEPENDENCY)
+    count = TaskDependency.objects.filter(
+        task=task, depends_on_id__in=named.values("subject_id"), satisfied_at=None
+    ).update(satisfied_at=ClockNow())
+    if count:
+        Task.objects.filter(pk=task.pk).update(open_dependencies=F("open_dependencies") - count)
 
 
 def reopen(caller: Caller, task_id: UUID) -> Task:
@@ -286,7 +289,13 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
     else:
         Task.objects.filter(pk=task_id).update(status=TaskStatus.TODO, finished_at=None)
         task.status = TaskStatus.TODO
-        _wait_again(task, caller.principal_id)
+        _wait_again(task, caller.principal_id, was_done=was == TaskStatus.DONE)
+        for other in Task.objects.filter(
+            dependents__task=task, dependents__satisfied_at=None, status=TaskStatus.CANCELLED
+        ):
+            blockers.open_blocker(
+                held, BlockerKind.DEPENDENCY, _cancelled_sentence(other), subject_id=other.pk
+            )
     events.record(
         "task.reopened",
         organization_id=task.organization_id,
@@ -300,9 +309,14 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
     return task
 
 
-def _wait_again(task: Task, actor_id: UUID) -> None:
-    """Open dependents wait for the reopened task once more, and no longer for its reopening."""
-    for other in _dependents(task, satisfied=True):
+def _wait_again(task: Task, actor_id: UUID, *, was_done: bool) -> None:
+    """Open dependents wait for the reopened task once more, and no longer for its reopening.
+
+    Who does not wait for a cancelled task was told so by a human, and that stands.
+    """
+    for other in _dependents(task, satisfied=True) if was_done else []:
+        if other.status == TaskStatus.IN_PROGRESS:
+            continue
         TaskDependency.objects.filter(task=other, depends_on=task).update(satisfied_at=None)
         Task.objects.filter(pk=other.pk).update(open_dependencies=F("open_dependencies") + 1)
     for other in _dependents(task, satisfied=False):
@@ -327,8 +341,11 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
     refuse_unless(task, "take_over")
     was = task.status
     after = TaskStatus.IN_PROGRESS if to is not None and to.pk == caller.principal_id else TaskStatus.TODO
-    last_holder = held.run.principal_id if held.run else None
-    _end_everything_open(held, because="taken_over")
+    last_holder = (
+        Run.objects.filter(task=task).order_by("-number").values_list("principal_id", flat=True).first()
+    )
+    _waive_cancelled(task)
+    _end_everything_open(held, because="taken_over", actor_id=caller.principal_id)
     if held.run is not None:
         end_lease(
             held,

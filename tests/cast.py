@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from .openapi import check_answer
 
 PASSWORD = "correct-horse-battery"
 _numbers = itertools.count(1)
+_making_clients = threading.Lock()
 
 
 @dataclass
@@ -34,12 +36,13 @@ class Agent:
 
     @property
     def client(self) -> httpx.Client:
-        """One keep-alive client."""
-        if self._client is None:
-            self._client = httpx.Client(
-                base_url=self.url, headers={"Authorization": f"Bearer {self.secret}"}, timeout=40
-            )
-        return self._client
+        """One keep-alive client, made once even when threads of a test ask for it together."""
+        with _making_clients:
+            if self._client is None:
+                self._client = httpx.Client(
+                    base_url=self.url, headers={"Authorization": f"Bearer {self.secret}"}, timeout=40
+                )
+            return self._client
 
     def send(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         """Send one request; whatever comes back must be what the OpenAPI document says."""

@@ -31,6 +31,7 @@ def promises_hold() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def web(database: None) -> Iterator[Server]:
     """Four web processes on one port; nothing they log may be a fault of theirs."""
+    call_command("collectstatic", "--noinput", "--ignore", "redoc", verbosity=0)
     with run_web() as server:
         yield server
         assert not server.trouble()

@@ -3,6 +3,7 @@
     with Proxy(port) as proxy:
         proxy.cut_replies(path="/claim")   # the server answers; nobody hears it
         proxy.refuse(times=1)              # 503, the server never sees it
+        proxy.hang(path="/heartbeat")      # one request is swallowed and never answered
         proxy.delay(0.3)                   # every request waits
         proxy.drop(); ...; proxy.restore() # no packet passes, none is refused
 
@@ -100,6 +101,10 @@ class Proxy:
         """Answer the next matching requests here, as a front end without a backend does."""
         self._plan(Fault("refuse", times, path, status, retry_after, body))
 
+    def hang(self, times: int = 1, path: str = "") -> None:
+        """Swallow the next matching requests; their connections stay open and silent."""
+        self._plan(Fault("hang", times, path))
+
     def delay(self, seconds: float) -> None:
         """Hold every request back for so long; 0 ends it."""
         self._delay = seconds
@@ -193,6 +198,8 @@ class Proxy:
         if self._delay:
             time.sleep(self._delay)
         fault = self._fault_for(line)
+        if fault is not None and fault.kind == "hang":
+            return True
         if fault is not None and fault.kind == "refuse":
             link.client.sendall(_refusal(fault))
             return True

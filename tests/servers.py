@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from .plugin import FOLDER
 
@@ -33,6 +34,15 @@ class Server:
     url: str
     process: subprocess.Popen[bytes]
     log: Path
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    def workers(self) -> list[int]:
+        """The ids of the processes that answer."""
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
 
     def trouble(self) -> list[str]:
         """INV7: lines of the log that no server may write."""
@@ -58,8 +68,10 @@ def await_answer(url: str, process: subprocess.Popen[bytes], log: Path, *, secon
 
 
 @contextmanager
-def run_web(*, workers: int = 4, threads: int = 4, **environment: str) -> Iterator[Server]:
-    """The WSGI doors, as in production, on a port of their own."""
+def run_web(
+    *, workers: int = 4, threads: int = 4, respawn: bool = False, **environment: str
+) -> Iterator[Server]:
+    """The WSGI doors, as in production, on a port of their own. `respawn`: killed workers come back."""
     port = free_port()
     log = FOLDER / f"web-{port}.log"
     with log.open("wb") as output:
@@ -78,6 +90,7 @@ def run_web(*, workers: int = 4, threads: int = 4, **environment: str) -> Iterat
                 str(workers),
                 "--blocking-threads",
                 str(threads),
+                *(["--respawn-failed-workers", "--respawn-interval", "0.2"] if respawn else []),
                 "titen.wsgi:application",
             ],
             cwd=REPOSITORY,

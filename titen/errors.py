@@ -27,7 +27,7 @@ CODES: dict[str, Kind] = {
     "POLICY_DENIED": Kind(
         403, "Policy rule {rule} denies this. Do not retry; choose another way or ask a human."
     ),
-    "NOT_FOUND": Kind(404, "Nothing with this id exists in your organization."),
+    "NOT_FOUND": Kind(404, "Nothing with this id exists in your organization. Check the id."),
     "METHOD_NOT_ALLOWED": Kind(405, "{method} is not offered here. Allowed: {allowed}."),
     "CURSOR_TOO_OLD": Kind(
         410,
@@ -39,7 +39,7 @@ CODES: dict[str, Kind] = {
         422, "This Idempotency-Key was used with another request. Use a new key for a new request."
     ),
     "RATE_LIMITED": Kind(429, "Too many requests. Wait {retry_after} s, then try again."),
-    "CONFLICT": Kind(409, "Not possible while the {object} is {state}."),
+    "CONFLICT": Kind(409, "Not possible while the {object} is {state}. Read it again and act on that."),
     "NOT_HOLDER": Kind(409, "This run belongs to another principal. Claim work of your own."),
     "ALREADY_COMPLETED": Kind(
         409, "This run has already succeeded. Nothing is left to do; claim the next task."

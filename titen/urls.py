@@ -45,6 +45,7 @@ urlpatterns = [
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("admin/", admin.site.urls),
+    path("", include("approvals.board")),
     path("", include("coordination.board.urls")),
 ]
 

@@ -1,6 +1,9 @@
 """What the doors of approvals read."""
 
+from typing import Any
+
 from rest_framework import serializers
+from rest_framework.fields import empty
 
 from approvals.requests import MAX_OPTION_LENGTH, MAX_OPTIONS
 from coordination.api.bodies import EPOCH_MAX
@@ -21,10 +24,19 @@ class ApprovalBody(StrictSerializer):
     expires_in_seconds = Integer(required=False)
 
 
+class Option(Text):
+    """One of the options. Whatever else was sent is refused by the rule, which names them."""
+
+    def run_validation(self, data: Any = empty) -> Any:
+        if data is empty:
+            self.fail("required")
+        return data
+
+
 class DecideBody(StrictSerializer):
     """`POST /v1/approvals/:id/decide`."""
 
-    option = Text(max_length=MAX_OPTION_LENGTH, allow_blank=True)
+    option = Option(max_length=MAX_OPTION_LENGTH)
     shown_digest = Text(max_length=64)
     reason = Text(required=False, allow_blank=True, max_length=2000)
 

@@ -9,9 +9,9 @@ from approvals import requests
 from approvals.decisions import decide
 from approvals.models import Approval, ApprovalStatus
 from approvals.shapes import approval_json
-from coordination.api.bodies import WaitQuery
+from coordination.api.bodies import WAIT, WaitQuery
 from coordination.api.humans import HumanView
-from coordination.api.paging import IdFilter, page
+from coordination.api.paging import IdFilter, list_parameters, page
 from coordination.locks import clock
 from coordination.models import Role
 from titen.api.doors import transact
@@ -36,7 +36,11 @@ class ApprovalList(ApiView):
 
     scopes = {"GET": "approvals:read", "POST": "approvals:request"}
 
-    @extend_schema(operation_id="list_approvals", responses=ok("ApprovalPage"))
+    @extend_schema(
+        operation_id="list_approvals",
+        responses=ok("ApprovalPage"),
+        parameters=list_parameters(ApprovalFilter),
+    )
     def get(self, request: Request) -> Response:
         """The approvals of the organization, newest first."""
         now = clock()
@@ -67,7 +71,7 @@ class ApprovalDetail(ApiView):
 
     scopes = {"GET": "approvals:read"}
 
-    @extend_schema(operation_id="get_approval", responses=ok("Approval"), parameters=[WaitQuery])
+    @extend_schema(operation_id="get_approval", responses=ok("Approval"), parameters=WAIT)
     def get(self, request: Request, approval_id: str) -> Response:
         """The approval; with `?wait=` the answer comes as soon as it ends."""
         self.query(request, WaitQuery)

@@ -6,12 +6,15 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
+from coordination.admission import CAPABILITY
 from coordination.callers import EVERYTHING, SCOPES
+from titen.api.answers import integer
 from titen.api.fields import Flag, Integer, Json, Line, Moment, StrictSerializer, Text
+from titen.api.schema import query_parameters
 
-CAPABILITY = re.compile(r"[a-z0-9][a-z0-9._:/-]{0,79}")
 SECRET_REF = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,360}")
 EPOCH_MAX = 2**53 - 1
+WAIT = query_parameters({"wait": integer("How many seconds the answer may take; 0 by default.", 0, 25)})
 
 
 class Capability(Text):
@@ -171,7 +174,8 @@ class WaitQuery(StrictSerializer):
     """`?wait=`: how many seconds the answer may take, 0 to 25."""
 
     wait = serializers.RegexField(
-        r"^(?:[0-9]|1[0-9]|2[0-5])$",
+        r"^(?:[0-9]|1[0-9]|2[0-5])\Z",
+        trim_whitespace=False,
         required=False,
         error_messages={"invalid": "must be whole seconds from 0 to 25."},
     )

@@ -63,7 +63,7 @@ class CommentDetail(ApiView):
 
     scopes = {"GET": "tasks:read"}
 
-    @extend_schema(operation_id="get_comment", responses=ok("Comment"), parameters=[bodies.WaitQuery])
+    @extend_schema(operation_id="get_comment", responses=ok("Comment"), parameters=bodies.WAIT)
     def get(self, request: Request, task_id: str, comment_id: str) -> Response:
         """The comment; with `?wait=` the answer comes as soon as the question is answered."""
         self.query(request, bodies.WaitQuery)

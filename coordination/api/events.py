@@ -7,27 +7,42 @@ from rest_framework.response import Response
 
 from coordination import events
 from coordination.shapes import event_json
+from titen.api.answers import ident, text
 from titen.api.fields import StrictSerializer
 from titen.api.ids import field_id
-from titen.api.schema import ok
+from titen.api.schema import ok, query_parameters
 from titen.api.views import ApiView
 
-from .paging import read_limit
+from .paging import LIMIT_SHAPE, read_limit
 
 
 class EventQuery(StrictSerializer):
     """A cursor of an earlier page, and filters."""
 
     after = serializers.RegexField(
-        r"^[0-9]{1,18}$", required=False, error_messages={"invalid": "must be a cursor that this list gave."}
+        r"^[0-9]{1,18}\Z",
+        required=False,
+        trim_whitespace=False,
+        error_messages={"invalid": "must be a cursor that this list gave."},
     )
     kind = serializers.RegexField(
-        r"^[a-z_.,]{1,400}$",
+        r"^[a-z_.,]{1,400}\Z",
         required=False,
+        trim_whitespace=False,
         error_messages={"invalid": "must be kinds such as task.claimed, separated by commas."},
     )
     task_id = serializers.CharField(required=False, max_length=60)
     limit = serializers.CharField(required=False)
+
+
+PARAMETERS = query_parameters(
+    {
+        "after": text("`cursor` of an earlier page; 0 is the beginning.", pattern="^[0-9]{1,18}$"),
+        "kind": text("Kinds such as `task.claimed`, separated by commas.", pattern="^[a-z_.,]{1,400}$"),
+        "task_id": ident("task", "Only what happened to this task."),
+        "limit": LIMIT_SHAPE,
+    }
+)
 
 
 class EventList(ApiView):
@@ -35,7 +50,7 @@ class EventList(ApiView):
 
     scopes = {"GET": "events:read"}
 
-    @extend_schema(operation_id="list_events", responses=ok("EventPage"), parameters=[EventQuery])
+    @extend_schema(operation_id="list_events", responses=ok("EventPage"), parameters=PARAMETERS)
     def get(self, request: Request) -> Response:
         """The events after a cursor. An empty page of a filtered reader still moves its cursor."""
         query = self.query(request, EventQuery)

@@ -27,6 +27,7 @@ class HumanView(ApiView):
 
     authentication_classes = [HumanAuthentication]
     permission_classes = []
+    stores_answers = False
 
     def human(self, request: Request, organization_id: UUID | None, role: Role) -> Caller:
         """The user as a caller of that organization; 404 without a membership, 403 below the role."""

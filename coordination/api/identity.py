@@ -84,6 +84,7 @@ class KeyList(ApiView):
     """The caller's own keys."""
 
     scopes = {"GET": "keys:manage", "POST": "keys:manage"}
+    stores_answers = False
 
     @extend_schema(operation_id="list_keys", responses=ok("Keys"))
     def get(self, request: Request) -> Response:

@@ -8,14 +8,18 @@ from uuid import UUID
 
 import django_filters
 from django.db.models import Model, QuerySet
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
+from titen.api.answers import Shape, choice, ident, integer, text
 from titen.api.ids import read_id
+from titen.api.schema import query_parameters
 from titen.api.views import single_values
 from titen.errors import Refused, invalid
 
 LIMIT = 50
 LIMIT_MAX = 200
+LIMIT_SHAPE = integer(f"How many rows, {LIMIT} by default.", 1, LIMIT_MAX)
 
 
 class IdFilter(django_filters.CharFilter):
@@ -31,11 +35,25 @@ class IdFilter(django_filters.CharFilter):
             return queryset
         found = read_id(self.prefix, value)
         if found is None:
-            raise invalid(
-                str(self.field_name).removesuffix("_id") if self.field_name else "id",
-                f"must be an id such as {self.prefix}_0123….",
-            )
+            mine = next(name for name, item in self.parent.filters.items() if item is self)
+            raise invalid(mine, f"must be an id such as {self.prefix}_0123….")
         return queryset.filter(**{str(self.field_name): found})
+
+
+def list_parameters(filters: type[django_filters.FilterSet]) -> list[OpenApiParameter]:
+    """The query parameters of a list, for the OpenAPI document."""
+    shapes = {name: _filter_shape(item) for name, item in filters.base_filters.items()}
+    shapes["cursor"] = text("`next_cursor` of the page before.", pattern="^[A-Za-z0-9_-]{22}$")
+    shapes["limit"] = LIMIT_SHAPE
+    return query_parameters(shapes)
+
+
+def _filter_shape(item: django_filters.Filter) -> Shape:
+    if isinstance(item, IdFilter):
+        return ident(item.prefix, f"Only those with this id: {item.prefix}_0123….")
+    if isinstance(item, django_filters.ChoiceFilter):
+        return choice("Only those in this state.", [value for value, _ in item.extra["choices"]])
+    return text("Only those that need this.", maxLength=item.extra["max_length"])
 
 
 def encode_cursor(value: UUID) -> str:

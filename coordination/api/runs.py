@@ -19,7 +19,7 @@ from titen.api.views import ApiView, HotView
 from titen.errors import not_found
 
 from . import bodies
-from .paging import IdFilter, page
+from .paging import IdFilter, list_parameters, page
 from .tasks import claim_answer, may_see_all
 
 RENEWALS_SHOWN = 200
@@ -27,6 +27,8 @@ RENEWALS_SHOWN = 200
 
 class RunHeartbeat(HotView):
     """Renew the lease of a run."""
+
+    stores_answers = False
 
     @extend_schema(operation_id="heartbeat", request=bodies.HeartbeatBody, responses=ok("Heartbeat"))
     def post(self, request: Request, run_id: str) -> Response:
@@ -51,7 +53,7 @@ class RunHeartbeat(HotView):
                 "answers": [comment_json(comment) for comment in row["answers"]],
             }
 
-        return self.move(request, work, stored=False)
+        return self.move(request, work)
 
 
 class RunEnd(HotView):
@@ -124,7 +126,7 @@ class RunList(ApiView):
 
     scopes = {"GET": "tasks:read"}
 
-    @extend_schema(operation_id="list_runs", responses=ok("RunPage"))
+    @extend_schema(operation_id="list_runs", responses=ok("RunPage"), parameters=list_parameters(RunFilter))
     def get(self, request: Request) -> Response:
         """Filter by status, task or agent."""
         caller, now = self.caller(request), clock()

@@ -22,7 +22,7 @@ from titen.api.views import ApiView, HotView
 from titen.errors import not_found
 
 from . import bodies
-from .paging import IdFilter, page
+from .paging import IdFilter, list_parameters, page
 
 
 class TaskFilter(django_filters.FilterSet):
@@ -30,9 +30,7 @@ class TaskFilter(django_filters.FilterSet):
 
     status = django_filters.ChoiceFilter(choices=TaskStatus.choices)
     created_by = IdFilter("agent", field_name="created_by_id")
-    capability = django_filters.CharFilter(
-        field_name="profile__capabilities", lookup_expr="contains", method="with_capability"
-    )
+    capability = django_filters.CharFilter(method="with_capability", max_length=80)
 
     def with_capability(self, queryset: Any, name: str, value: str) -> Any:
         """Tasks that need this capability."""
@@ -44,7 +42,9 @@ class TaskList(ApiView):
 
     scopes = {"GET": "tasks:read", "POST": "tasks:write"}
 
-    @extend_schema(operation_id="list_tasks", responses=ok("TaskPage"))
+    @extend_schema(
+        operation_id="list_tasks", responses=ok("TaskPage"), parameters=list_parameters(TaskFilter)
+    )
     def get(self, request: Request) -> Response:
         """The tasks of the organization."""
         caller = self.caller(request)
@@ -78,7 +78,7 @@ class TaskClaim(HotView):
         operation_id="claim_task",
         request=bodies.ClaimBody,
         responses={**ok("Claim"), 204: None},
-        parameters=[bodies.WaitQuery],
+        parameters=bodies.WAIT,
     )
     def post(self, request: Request) -> Response:
         """Get a run and a lease on a task, with all that the work needs."""

@@ -3,9 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from titen.errors import Refused
+
+from .answers import text
 
 INT_MAX = 2**31 - 1
 
@@ -75,6 +78,9 @@ class Flag(serializers.BooleanField):
         return data
 
 
+@extend_schema_field(
+    text("An ISO-8601 time with its zone, such as 2026-07-30T10:58:13Z.", format="date-time", maxLength=40)
+)
 class Moment(serializers.Field[Any, Any, Any, Any]):
     """An ISO-8601 time with an explicit zone, between the years 1970 and 9998."""
 

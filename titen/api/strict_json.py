@@ -7,24 +7,25 @@ from typing import Any, NoReturn
 from django.conf import settings
 from rest_framework.parsers import BaseParser
 
-from titen.errors import Refused
+from titen.errors import Refused, invalid
 
 MAX_DEPTH = 64
+TOO_DEEP = f"is nested deeper than {MAX_DEPTH}."
 
 
-def bad(summary: str) -> Refused:
+def bad(problem: str) -> Refused:
     """A `VALIDATION_ERROR` about the body as a whole."""
-    return Refused("VALIDATION_ERROR", summary=summary, details={"fields": {"body": [summary]}})
+    return invalid("body", problem)
 
 
 def _no_constants(name: str) -> NoReturn:
-    raise bad(f"{name} is not JSON.")
+    raise bad(f"holds {name}, which is not JSON.")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise bad("a number is too large.")
+        raise bad("holds a number that is too large.")
     return number
 
 
@@ -33,7 +34,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise bad(f"the key {twice!r:.80} stands twice in one object.")
+        raise bad(f"holds the key {twice!r:.80} twice in one object.")
     return found
 
 
@@ -44,13 +45,13 @@ def loads(raw: bytes) -> Any:
             raw.decode(), parse_constant=_no_constants, parse_float=_finite, object_pairs_hook=_unique
         )
     except UnicodeDecodeError:
-        raise bad("the body is not UTF-8.") from None
+        raise bad("is not UTF-8.") from None
     except json.JSONDecodeError as problem:
-        raise bad(f"the body is not JSON ({problem.msg} at character {problem.pos}).") from None
+        raise bad(f"is not JSON ({problem.msg} at character {problem.pos}).") from None
     except ValueError:
-        raise bad("a number has too many digits.") from None
+        raise bad("holds a number with too many digits.") from None
     except RecursionError:
-        raise bad(f"the body is nested deeper than {MAX_DEPTH}.") from None
+        raise bad(TOO_DEEP) from None
     # Raw NUL and surrogates cannot pass the decoder; only escapes can bring them in.
     if b"\\u" in raw or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
         _walk(content)
@@ -58,26 +59,29 @@ def loads(raw: bytes) -> Any:
 
 
 def _walk(content: Any) -> None:
-    stack: list[tuple[Any, int]] = [(content, 1)]
+    stack: list[tuple[str, Any, int]] = [("body", content, 1)]
     while stack:
-        value, depth = stack.pop()
+        field, value, depth = stack.pop()
         if isinstance(value, str):
-            check_text(value)
+            check_text(field, value)
         elif isinstance(value, dict | list):
             if depth > MAX_DEPTH:
-                raise bad(f"the body is nested deeper than {MAX_DEPTH}.")
+                raise invalid(field, TOO_DEEP)
             if isinstance(value, dict):
-                stack.extend((key, depth) for key in value)
-                value = list(value.values())
-            stack.extend((item, depth + 1) for item in value)
+                for key, item in value.items():
+                    # What is wrong inside a field is said of the field; a wrong name, of its object.
+                    check_text(field, key)
+                    stack.append((key if depth == 1 else field, item, depth + 1))
+            else:
+                stack.extend((field, item, depth + 1) for item in value)
 
 
-def check_text(text: str) -> None:
+def check_text(field: str, text: str) -> None:
     """Refuse what PostgreSQL cannot store or UTF-8 cannot say."""
     if "\0" in text:
-        raise bad("a text holds a NUL character.")
+        raise invalid(field, "holds a NUL character.")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise bad("a text holds half of a surrogate pair.")
+        raise invalid(field, "holds half of a surrogate pair.")
 
 
 class StrictJSONParser(BaseParser):
@@ -99,5 +103,5 @@ class StrictJSONParser(BaseParser):
             return {}
         content = loads(raw)
         if not isinstance(content, dict):
-            raise bad("the body must be a JSON object.")
+            raise bad("must be a JSON object.")
         return content

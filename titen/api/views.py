@@ -16,10 +16,24 @@ from .fields import StrictSerializer, read
 from .strict_json import check_text
 
 
+CHUNK = 65_536
+DRAINED_CHUNKS = 256
+
+
 class ApiView(APIView):
     """Reads bodies and queries strictly; `scopes` says what each method needs."""
 
     scopes: ClassVar[dict[str, str]] = {}
+    # Whether a POST's answer is kept for a repeat with the same Idempotency-Key.
+    stores_answers: ClassVar[bool] = True
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Take in what nobody has read: a server that closes on unread bytes loses the answer with them."""
+        unread = request._request
+        for _ in range(DRAINED_CHUNKS):
+            if not unread.read(CHUNK):
+                break
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def caller(self, request: Request) -> Caller:
         """Who sent the request."""
@@ -54,7 +68,8 @@ def single_values(request: Request) -> dict[str, str]:
     for name, given in request.GET.lists():
         if len(given) > 1:
             raise invalid(name, "stands twice.")
-        check_text(given[0])
+        check_text("query", name)
+        check_text(name, given[0])
         values[name] = given[0]
     return values
 
@@ -65,14 +80,15 @@ class HotView(ApiView):
     authentication_classes = []
     permission_classes = []
     scope = "tasks:claim"
+    # True once the rule has been asked, which finds the caller itself.
+    asked = False
 
-    def move(
-        self, request: Request, work: Callable[[Credential], Answer], *, stored: bool = True
-    ) -> Response:
+    def move(self, request: Request, work: Callable[[Credential], Answer]) -> Response:
         """Do `work` with the caller's credential. Who cannot be found there gets the full explanation."""
         digest = key_digest(request._request)
+        self.asked = True
         credential = by_key(digest, self.scope)
-        key = request.META.get("HTTP_IDEMPOTENCY_KEY") if stored else None
+        key = request.META.get("HTTP_IDEMPOTENCY_KEY") if self.stores_answers else None
         try:
             if key is None:
                 status, content = attempt(lambda: work(credential))
@@ -83,3 +99,12 @@ class HotView(ApiView):
             caller_by_digest(digest).require(self.scope)
             raise Refused("UNAUTHENTICATED") from None
         return Response(content, status=status)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Whoever is not known learns that first, not what is wrong with the body."""
+        if not self.asked:
+            try:
+                caller_by_digest(key_digest(self.request._request)).require(self.scope)
+            except Refused as unknown:
+                exc = unknown
+        return super().handle_exception(exc)
