@@ -78,6 +78,7 @@ class StubServer:
         self.comments: dict[str, dict[str, Any]] = {}
         self.directives: list[str] = []
         self.grant_delay = 0.0
+        self.ignores_wait = False
         self._scripts: dict[str, deque[Refused]] = defaultdict(deque)
         self._always: dict[str, Refused] = {}
         self._answers: dict[str, tuple[int, Any]] = {}
@@ -149,9 +150,14 @@ class StubServer:
         with self.changed:
             self.comments[comment_id]["answer"] = {
                 "body": body,
-                "answered_by": {"name": "Ada", "kind": "human"},
+                "answered_by": "Ada",
             }
             self._unblock(comment_id)
+
+    def withdraw(self, comment_id: str) -> None:
+        with self.changed:
+            self.comments[comment_id]["withdrawn"] = True
+            self.changed.notify_all()
 
     def end(self, run_id: str, status: str, task_status: str) -> None:
         """A human moved the task: takeover (`superseded`), cancel (`cancelled`), …"""
@@ -206,14 +212,14 @@ class StubServer:
                 self.tasks.append(task := Task(f"task_{len(self.tasks) + 1}", body))
                 return 201, self._task(task)
             case "POST", ["tasks", "claim"]:
-                return self._claim(body, float(seen.query.get("wait", 0)))
+                return self._claim(body, self._wait(seen))
             case "GET", ["tasks", task_id]:
                 return 200, self._task(self._find(task_id))
             case "POST", ["tasks", task_id, "comments"]:
                 return self._comment(self._find(task_id), body)
             case "GET", ["tasks", _, "comments", comment_id]:
                 comment = self.comments[comment_id]
-                self._hold(seen, lambda: comment["answer"] is not None)
+                self._hold(seen, lambda: comment["answer"] is not None or comment["withdrawn"])
                 return 200, comment
             case "POST", ["approvals"]:
                 return self._approval(body)
@@ -228,7 +234,10 @@ class StubServer:
         raise Refused(404, "NOT_FOUND")
 
     def _hold(self, seen: Seen, done: Any) -> None:
-        self.changed.wait_for(done, float(seen.query.get("wait", 0)))
+        self.changed.wait_for(done, self._wait(seen))
+
+    def _wait(self, seen: Seen) -> float:
+        return 0 if self.ignores_wait else float(seen.query.get("wait", 0))
 
     def _find(self, task_id: str) -> Task:
         for task in self.tasks:
@@ -288,7 +297,7 @@ class StubServer:
             "directives": list(self.directives),
             "resolved_approvals": [],
             "answers": [],
-            "task": {"status": run.task.status},
+            "run": {"id": run.id, "status": run.status},
         }
 
     def _end(self, run: Attempt, action: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -309,7 +318,7 @@ class StubServer:
         return 201, approval
 
     def _comment(self, task: Task, body: dict[str, Any]) -> tuple[int, Any]:
-        comment = {"id": f"cmt_{len(self.comments) + 1}", "answer": None, **body}
+        comment = {"id": f"cmt_{len(self.comments) + 1}", "answer": None, "withdrawn": False, **body}
         if body.get("run_id"):
             run = self._held(body["run_id"], body)
             if body.get("blocking"):

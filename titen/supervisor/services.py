@@ -115,7 +115,7 @@ def front(state: State, port: int) -> Program:
     sockets = state.sockets
     return Program(
         name="front",
-        argv=(caddy, "run", "--config", str(REPOSITORY / "deploy" / "Caddyfile"), "--adapter", "caddyfile"),
+        argv=(caddy, "run", "--config", str(Path(__file__).with_name("Caddyfile")), "--adapter", "caddyfile"),
         folder=state.var,
         environment={
             "TITEN_SITE": f"http://:{port}",

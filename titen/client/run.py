@@ -1,0 +1,291 @@
+"""A run: one attempt at a task, as a context manager."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import count
+from typing import Any, Self, cast
+
+from .errors import RunEnded, TitenError
+from .hold import Hold, log, take
+from .lease_clock import LeaseState, now
+from .shapes import Answer, Claim, Comment, Decision, Heartbeat, Lease, Task
+from .text import error_text, storable
+from .transport import Transport, given, new_key
+from .waiting import Asking
+
+INTERRUPTED_BUDGET = 2.0
+"""Seconds to try to give a task back after Ctrl-C."""
+
+OUTCOMES = {"complete": "completed", "fail": "failed", "release": "released"}
+
+
+class Run:
+    """A claimed task. Enter it: it heartbeats from its own thread at a third of its lease.
+
+    Nothing completes by itself: call `complete`. Leaving the block without it releases the task; an
+    exception fails the run with its text (KeyboardInterrupt and SystemExit release it); once the
+    lease is lost nothing is sent, and leaving the block raises `LeaseLost`.
+
+    What is allowed: while held, everything; in jeopardy `heartbeat`, `progress`, `comment`, `ask`,
+    `ask_question`, `fail`, `release`, but neither `complete` nor what `guard` protects; when lost,
+    nothing. The rest raises `LeaseInJeopardy` or `LeaseLost` before anything is sent.
+    """
+
+    task: Task
+    context: dict[str, Any]
+    """What earlier attempts, comments and decisions left, as claimed."""
+    outcome: str | None
+    """`completed`, `failed` or `released` by this object; None until then."""
+    next_run: "Run | None"
+    """The run that came with the answer to the end of this one, if `claim_next` found work."""
+
+    def __init__(
+        self, transport: Transport, claim: Claim, hold: Hold, *, opened: Callable[["Run"], None]
+    ) -> None:
+        self.task = claim["task"]
+        self.context = claim.get("context") or {}
+        self.outcome = None
+        self.next_run = None
+        self.claim_with_end: Callable[[], Mapping[str, Any] | None] = lambda: None
+        """Fields of the claim that goes with the end of this run unless `claim_next` says otherwise;
+        None: no claim goes with it. `Titen.work` sets it."""
+        self._transport = transport
+        self._hold = hold
+        self._opened = opened
+        self._entered = False
+        self._one_end = threading.Lock()
+        self._last_end: tuple[str, dict[str, Any], str, float] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self.task['id']}, epoch {self.epoch}, {self.state}>"
+
+    @property
+    def id(self) -> str:
+        """Changes when `ask` claims a parked task again, as `epoch` and `lease` do."""
+        return self._hold.run_id
+
+    @property
+    def epoch(self) -> int:
+        return self._hold.epoch
+
+    @property
+    def lease(self) -> Lease:
+        """As the server last told it."""
+        return self._hold.lease
+
+    @property
+    def state(self) -> LeaseState:
+        """held, jeopardy or lost by the local clock; ended once it was completed, failed or released."""
+        return LeaseState.ENDED if self.outcome else self._hold.clock.state
+
+    @property
+    def remaining_seconds(self) -> float:
+        """Seconds until it is lost if no heartbeat is acknowledged any more."""
+        return self._hold.clock.remaining_seconds
+
+    @property
+    def paused(self) -> bool:
+        """A human blocked the task: stop working, stay in the block; it turns False when they are done."""
+        return self._hold.paused
+
+    def guard(self) -> None:
+        """Call right before each act on the world. Raises `LeaseInJeopardy`, `LeaseLost` or `RunEnded`."""
+        self._require(certain=True)
+
+    def heartbeat(self, *, ttl_seconds: int | None = None) -> Heartbeat:
+        """Renew now, one attempt. Needed only outside of the block, or to change the ttl."""
+        self._require(certain=False)
+        return self._hold.beat(ttl_seconds)
+
+    def progress(self, percent: int | None = None, status: str | None = None) -> None:
+        """Report how far it is: 0..100 and one line (cut at 200 characters). Never waits for the server.
+
+        Sent with a heartbeat at once, or a second after the last one. Raises `LeaseLost` when there
+        is nobody to work for any more.
+        """
+        self._require(certain=False)
+        self._hold.note(percent, status)
+
+    def comment(self, body: str) -> Comment:
+        """Say something on the task's page. Blocks nothing."""
+        return cast(Comment, self._write(f"/v1/tasks/{self.task['id']}/comments", {"body": body}))
+
+    def ask(
+        self,
+        question: str,
+        options: Sequence[str],
+        *,
+        expires_in_seconds: int | None = None,
+        expires_at: datetime | None = None,
+        context: str | None = None,
+    ) -> Decision:
+        """Ask humans for a decision and wait for it, heartbeating, through restarts of the server.
+        `context` is text beside the question.
+
+        If the lease ran out meanwhile (the run is `parked`), the task is claimed again by its id and
+        this object goes on under a new `id` and `epoch`. Look at `.status` first: `expired` is not a
+        denial. Raises `LeaseLost` when the task went to somebody else or was cancelled.
+        """
+        if expires_at is not None and expires_at.utcoffset() is None:
+            raise ValueError("expires_at needs a time zone")
+        asking = self._asking()
+        body = given(
+            question=question,
+            options=list(options),
+            expires_in_seconds=expires_in_seconds,
+            expires_at=expires_at.isoformat() if expires_at else None,
+            context=context,
+        )
+        return asking.decision(self._write("/v1/approvals", body))
+
+    def ask_question(self, text: str) -> Answer:
+        """Ask a question that blocks the task, and wait for its answer as `ask` does."""
+        asking = self._asking()
+        body = {"body": text, "blocking": True}
+        return asking.answer(self._write(f"/v1/tasks/{self.task['id']}/comments", body))
+
+    def complete(
+        self,
+        summary: str | None = None,
+        *,
+        result: Any = None,
+        evidence: list[Any] | None = None,
+        claim_next: bool | None = None,
+    ) -> "Run | None":
+        """The task is done. Returns the next run if `claim_next` found one.
+
+        `result` and `evidence` are JSON. Repeated inside the lease until it is answered; calling it
+        again with the same arguments after `Unreachable` repeats the same request.
+        """
+        body = {"summary": summary, "result": result, "evidence": evidence}
+        return self._end("complete", body, claim_next, certain=True)
+
+    def fail(
+        self, error: str | BaseException, *, retryable: bool = True, claim_next: bool | None = None
+    ) -> "Run | None":
+        """This attempt failed. `retryable` False blocks the task until a human has looked at it."""
+        text = storable(error) if isinstance(error, str) else error_text(error)
+        return self._end("fail", {"error": text, "retryable": retryable}, claim_next)
+
+    def release(
+        self, reason: str | None = None, *, checkpoint: Any = None, claim_next: bool | None = None
+    ) -> "Run | None":
+        """Give the task back. `checkpoint` is JSON for the next attempt."""
+        return self._end("release", {"reason": reason, "checkpoint": checkpoint}, claim_next)
+
+    def __enter__(self) -> Self:
+        if self._entered or self.outcome:
+            raise RuntimeError("A run is entered once.")
+        self._entered = True
+        self._opened(self)
+        self._hold.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if self.outcome is None:
+                self._leave(error)
+        finally:
+            self._hold.stop()
+            self._hold.join(1.0)
+
+    def stop(self) -> None:
+        """Stop heartbeating and wait for the thread. Ends nothing on the server: the lease runs out."""
+        self._hold.stop()
+        self._hold.join(self._transport.timeout)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if error is None:
+            self.release("The agent left without completing.")
+            return
+        try:
+            if isinstance(error, Exception):
+                self.fail(error)
+            else:
+                reason = f"The agent was interrupted ({type(error).__name__})."
+                self._end("release", {"reason": reason}, claim_next=False, budget=INTERRUPTED_BUDGET)
+        except (TitenError, RuntimeError) as failure:
+            error.add_note(f"titen: the server may not know that {self.id} ended ({failure})")
+
+    def _require(self, *, certain: bool) -> None:
+        if self.outcome:
+            raise RunEnded(f"This run was {self.outcome} already. Nothing more is sent.")
+        self._hold.require(certain=certain)
+
+    def _write(self, path: str, body: Mapping[str, Any]) -> Any:
+        """A write in the name of this run that jeopardy allows."""
+        hold = self._hold
+        body = {"run_id": hold.run_id, "epoch": hold.epoch, **body}
+        with hold.refusing():
+            before = partial(self._require, certain=False)
+            return self._transport.call("POST", path, body, before=before, budget=self._budget())
+
+    def _budget(self) -> float:
+        return min(self._transport.retry_for, self._hold.clock.ttl_seconds)
+
+    def _asking(self) -> Asking:
+        if not self._entered:
+            raise RuntimeError("Enter the run before asking: only its block heartbeats while it waits.")
+        return Asking(self._transport, self.task["id"], lambda: self._hold, self._resume)
+
+    def _resume(self, claim: Claim, sent_at: float) -> None:
+        """Go on under a new claim of the same task."""
+        hold = take(self._transport, claim, sent_at)
+        self.task = claim["task"]
+        self.context = claim.get("context") or {}
+        self._hold = hold
+        hold.start()
+
+    def _end(
+        self,
+        action: str,
+        fields: Mapping[str, Any],
+        claim_next: bool | None,
+        *,
+        certain: bool = False,
+        budget: float | None = None,
+    ) -> "Run | None":
+        claim = self.claim_with_end()
+        if claim_next is not None:
+            claim = (claim or {}) if claim_next else None
+        with self._one_end:
+            self._require(certain=certain)
+            hold = self._hold
+            wish = {} if claim is None else {"claim_next": True, **claim}
+            body = given(epoch=hold.epoch, **fields, **wish)
+            path = f"{hold.path}/{action}"
+            key, sent_at = self._repeatable(path, body)
+            attempts = count()
+            with hold.ending(report=action != "complete" and budget is None), hold.refusing():
+                answer = self._transport.call(
+                    "POST",
+                    path,
+                    body,
+                    key=key,
+                    budget=budget or self._budget(),
+                    # Jeopardy does not stop a repetition: the first attempt may have done it already.
+                    before=lambda: hold.require(certain=certain and next(attempts) == 0),
+                )
+                self.outcome = OUTCOMES[action]
+                hold.stop()
+        self.next_run = self._next(answer.get("next"), sent_at)
+        return self.next_run
+
+    def _repeatable(self, path: str, body: dict[str, Any]) -> tuple[str, float]:
+        """Key and first sending of an end: the same request after a lost answer is one logical call."""
+        if self._last_end is None or self._last_end[:2] != (path, body):
+            self._last_end = (path, body, new_key(), now())
+        return self._last_end[2:]
+
+    def _next(self, claim: Claim | None, sent_at: float) -> "Run | None":
+        if claim is None:
+            return None
+        try:
+            hold = take(self._transport, claim, sent_at)
+        except TitenError as error:
+            # This run has ended well; a next one that is lost already is the next claim's matter.
+            log.debug("the run claimed with the end of %s was lost: %s", self.id, error)
+            return None
+        return Run(self._transport, claim, hold, opened=self._opened)
