@@ -33,8 +33,8 @@ LOCK_SECONDS = 15.0
 HOPELESS_EXITS = 4
 SAME_WISH_SECONDS = 1.0
 OPEN_FILES = 65_536
-# Lowest first; everything that is not named stops at 1.
-STOP_STAGE = {"front": 0, "valkey": 2, "postgres": 3}
+# Lowest first; everything that is not named stops at 2. Agents first: they give back what they hold.
+STOP_STAGE = {**dict.fromkeys(services.DEMO_AGENTS, 0), "front": 1, "valkey": 3, "postgres": 4}
 
 
 def serve(*, port: int, var: Path, demo: bool) -> int:
@@ -194,7 +194,7 @@ class Up:
         started = time.monotonic()
         self._progress.line("stopping")
         for stage in range(max(STOP_STAGE.values()) + 1):
-            children = [child for child in self._children if STOP_STAGE.get(child.program.name, 1) == stage]
+            children = [child for child in self._children if STOP_STAGE.get(child.program.name, 2) == stage]
             for child in children:
                 child.stop()
             await asyncio.gather(*(self._end(child) for child in children))

@@ -1,0 +1,285 @@
+"""The demo: its data is made once, and its agents keep their stories."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import pytest
+from django.core.management import call_command
+from django.db import connections, transaction
+
+from approvals.decisions import decide
+from approvals.models import Approval
+from coordination import comments, tasks
+from coordination.callers import Caller
+from coordination.identity import digest_of
+from coordination.models import ApiKey, Comment, Organization, Task, User
+from coordination.sweeping import sweep_batch
+from titen.api.authentication import human
+from titen.api.ids import public_id
+from titen.client import Titen
+from titen.demo import backlog, deployment, refill, seeding
+from titen.demo.agents import pace
+from titen.demo.agents.__main__ import AGENTS
+from titen.demo.credentials import Credentials
+from titen.demo.places import Places
+from titen.supervisor.services import DEMO_AGENTS
+
+from .processes import eventually
+from .servers import Server
+
+
+def quiet(percent: int, status: str) -> None:
+    """A report to nobody."""
+
+
+def test_every_task_has_one_agent_that_can_do_it() -> None:
+    assert set(DEMO_AGENTS) == set(AGENTS) == set(seeding.AGENTS)
+    for item in [*backlog.ITEMS.values(), backlog.housekeeping(3)]:
+        able = [name for name, agent in seeding.AGENTS.items() if item.capability in agent.capabilities]
+        assert len(able) == 1, item.title
+    for batch in [backlog.FIRST, *backlog.ROUNDS]:
+        for number, name in enumerate(batch):
+            assert name in backlog.ITEMS
+            assert not set(backlog.ITEMS[name].after) & set(batch[number:]), "a dependency comes first"
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
+    """The demo's places without the pauses for people."""
+    monkeypatch.setattr(pace, "time", SimpleNamespace(sleep=lambda seconds: None))
+    return Places.here()
+
+
+@pytest.fixture
+def credentials(database: None, places: Places) -> Credentials:
+    return seeding.seed(places)
+
+
+def test_the_data_is_made_once(credentials: Credentials, places: Places) -> None:
+    tasks = set(Task.objects.filter(organization__slug="demo").values_list("pk", flat=True))
+    assert len(tasks) >= 12
+    assert seeding.seed(places) == credentials
+    assert set(Task.objects.filter(organization__slug="demo").values_list("pk", flat=True)) == tasks
+    assert stat.S_IMODE(places.credentials.stat().st_mode) == 0o600
+
+
+def test_lost_credentials_are_replaced_and_the_old_keys_end(
+    credentials: Credentials, places: Places, web: Server
+) -> None:
+    places.credentials.unlink()
+    renewed = seeding.seed(places)
+    assert not set(renewed.passwords.values()) & set(credentials.passwords.values())
+    for name, agent in seeding.AGENTS.items():
+        assert ApiKey.objects.get(digest=digest_of(credentials.keys[name])).revoked_at is not None
+        with Titen(web.url, renewed.keys[name]) as titen:
+            who = titen.principal()
+        assert (who["name"], set(who["scopes"])) == (name, set(agent.scopes.split()))
+
+
+@dataclass
+class Desk:
+    """Gives a task to an agent of the demo, in this process."""
+
+    url: str
+    keys: dict[str, str]
+    human: Caller
+
+    def create(self, item: backlog.Item) -> Task:
+        with transaction.atomic(durable=True):
+            return tasks.create(self.human, **item.fields())
+
+    def attempt(self, name: str, task: Task) -> Task:
+        """One attempt, to its end; the task as it then stands."""
+        with Titen(self.url, self.keys[name]) as titen:
+            run = titen.claim(task_id=public_id("task", task.pk))
+            assert run is not None
+            with suppress(ValueError), run:
+                AGENTS[name](titen, run)
+        task.refresh_from_db()
+        return task
+
+    def beside(self, name: str, task: Task) -> "Future[Task]":
+        """The same in a thread, for one that waits for people."""
+        return POOL.submit(self._alone, name, task)
+
+    def _alone(self, name: str, task: Task) -> Task:
+        try:
+            return self.attempt(name, task)
+        finally:
+            connections.close_all()
+
+    def decide(self, task: Task, option: str) -> Approval:
+        """Wait for the approval, and decide."""
+        approval = eventually(lambda: Approval.objects.filter(task=task, status="pending").first())
+        assert approval is not None
+        with transaction.atomic(durable=True):
+            return decide(self.human, approval.pk, option=option, shown_digest=approval.digest)
+
+
+POOL = ThreadPoolExecutor(2)
+
+
+@pytest.fixture
+def desk(web: Server, credentials: Credentials) -> Desk:
+    caller = human(User.objects.get(email=seeding.ADMIN), Organization.objects.get(slug="demo").pk)
+    assert caller is not None
+    return Desk(web.url, credentials.keys, caller)
+
+
+def test_a_scratch_folder_goes_only_when_a_human_lets_it(desk: Desk, places: Places) -> None:
+    assert desk.attempt("archivist", desk.create(backlog.ITEMS["copy"])).status == "done"
+    kept = desk.create(backlog.ITEMS["remove"])
+    ended = desk.beside("janitor", kept)
+    approval = desk.decide(kept, "Keep")
+    assert approval.question == f"Remove {deployment.describe(places.scratch)}?"
+    assert ended.result(20).result == {"decision": "Keep"}
+    assert places.scratch.exists()
+
+    removed = desk.create(backlog.ITEMS["remove"])
+    ended = desk.beside("janitor", removed)
+    desk.decide(removed, "Remove")
+    assert ended.result(20).status == "done"
+    assert not places.scratch.exists()
+    confirmed = desk.attempt("janitor", desk.create(backlog.ITEMS["confirm"]))
+    assert confirmed.summary == "demo-scratch is gone."
+
+
+def test_what_was_approved_is_what_is_removed(desk: Desk, places: Places) -> None:
+    places.scratch.mkdir()
+    (places.scratch / "seen").touch()
+    task = desk.create(backlog.ITEMS["remove"])
+    ended = desk.beside("janitor", task)
+    eventually(lambda: Approval.objects.filter(task=task, status="pending").exists())
+    (places.scratch / "unseen").touch()
+    desk.decide(task, "Remove")
+    assert ended.result(20).status == "todo"
+    assert (places.scratch / "unseen").exists()
+    deployment.remove(places.scratch, quiet)
+
+
+def test_a_build_is_rolled_back_after_a_decision_and_nobody_is_asked_twice(
+    desk: Desk, places: Places
+) -> None:
+    service = places.service(backlog.SERVICE)
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    approval = desk.decide(task, "Switch to build 41")
+    assert approval.question == "Roll checkout-service back to build 41?"
+    assert ended.result(20).result == {"from": 42, "to": 41}
+    again = desk.attempt("janitor", desk.create(backlog.ITEMS["roll-back"]))
+    assert again.summary == "checkout-service runs build 41 already."
+    deployment.switch_build(service, 42, quiet)
+
+
+def test_a_decision_outlives_the_attempt_that_asked_for_it(desk: Desk, places: Places) -> None:
+    (places.service(backlog.SERVICE) / "builds" / "41").rmdir()
+    task = desk.create(replace(backlog.ITEMS["roll-back"]))
+    ended = desk.beside("janitor", task)
+    desk.decide(task, "Switch to build 41")
+    with pytest.raises(FileNotFoundError):
+        ended.result(20)
+    deployment.prepare_service(places.service(backlog.SERVICE), backlog.BUILDS)
+    Task.objects.filter(pk=task.pk).update(backoff_until=None)
+    assert desk.attempt("janitor", task).result == {"from": 42, "to": 41}
+    assert Approval.objects.filter(task=task).count() == 1
+    deployment.switch_build(places.service(backlog.SERVICE), 42, quiet)
+
+
+def test_the_report_has_the_title_that_somebody_answered(desk: Desk, places: Places) -> None:
+    task = desk.create(backlog.ITEMS["report"])
+    ended = desk.beside("scribe", task)
+    question = eventually(lambda: Comment.objects.filter(task=task, blocking=True).first())
+    assert question is not None
+    with transaction.atomic(durable=True):
+        comments.answer(desk.human, task.pk, question.pk, body="Code in numbers")
+    assert ended.result(20).summary == "“Code in numbers” has 0 chapters."
+    assert (places.results / "report.md").read_text().startswith("# Code in numbers\n")
+
+
+def test_the_line_counts_fail_once_for_a_reason_that_people_can_read(desk: Desk, places: Places) -> None:
+    places.line_counts.write_text("[{")
+    task = desk.attempt("linter", desk.create(backlog.ITEMS["lines"]))
+    assert (task.status, task.attempt_count) == ("todo", 1)
+    assert "line-counts.json is damaged" in task.last_error
+    assert task.backoff_until is not None
+    Task.objects.filter(pk=task.pk).update(backoff_until=None)
+    assert desk.attempt("linter", task).status == "done"
+
+
+def test_the_archivist_is_killed_and_the_next_attempt_goes_on(desk: Desk, places: Places) -> None:
+    payload = {"job": "checksum", "die_at_percent": 5}
+    item = replace(backlog.ITEMS["checksum"], payload=payload, priority=100, lease_seconds=1)
+    task = desk.create(item)
+    process = subprocess.run(
+        [sys.executable, "-m", "titen.demo.agents", "archivist"],
+        env={**os.environ, "TITEN_URL": desk.url},
+        timeout=60,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL
+    eventually(sweep_batch)
+    done = desk.attempt("archivist", task)
+    assert (done.status, done.attempt_count) == ("done", 1)
+    assert done.result is not None
+    begun = done.result["taken_over"] + 1
+    said = Comment.objects.get(task=task).body
+    assert said.startswith(f"Attempt 1 ended abandoned at 5 % (“{begun} of {done.result['files']}: ")
+
+
+def test_rounds_come_back_and_never_pile_up(desk: Desk) -> None:
+    def all_rounds() -> int:
+        for number in range(len(backlog.ROUNDS)):
+            task = desk.attempt("linter", desk.create(backlog.housekeeping(number)))
+            assert task.status == "done"
+            following = Task.objects.get(title=task.title, finished_at=None, payload__round=number + 1)
+            assert following.not_before is not None
+            with transaction.atomic(durable=True):
+                tasks.cancel(desk.human, following.pk)
+        return Task.objects.filter(organization__slug="demo", finished_at=None).count()
+
+    assert all_rounds() == all_rounds()
+
+
+def test_a_round_that_was_cut_off_is_finished_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = desk.create(backlog.housekeeping(0))
+    with Titen(desk.url, desk.keys["linter"]) as titen:
+        run = titen.claim(task_id=public_id("task", task.pk))
+        assert run is not None
+        with run:
+            refill.refill(titen, run, 0, quiet)
+            planned = Task.objects.filter(payload__round=1).count()
+            refill.refill(titen, run, 0, quiet)
+            run.complete()
+    assert Task.objects.filter(payload__round=1).count() == planned
+
+
+def test_an_unknown_job_waits_for_a_human(desk: Desk) -> None:
+    for name, agent in seeding.AGENTS.items():
+        item = backlog.Item("Make coffee", "", agent.capabilities[0], {"job": "coffee"})
+        task = desk.attempt(name, desk.create(item))
+        assert task.status == "blocked"
+        assert task.last_error == f"The {name} knows no such job: {{'job': 'coffee'}}"
+
+
+def test_the_command_prints_where_and_as_whom_to_log_in(
+    credentials: Credentials, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TITEN_URL", "http://127.0.0.1:8123")
+    call_command("demo_data")
+    board, admin, approver = capsys.readouterr().out.splitlines()
+    assert board.split() == ["board", "http://127.0.0.1:8123/"]
+    assert admin.split() == ["admin", seeding.ADMIN, credentials.passwords[seeding.ADMIN]]
+    user = User.objects.get(email="approver@demo.example")
+    assert user.check_password(approver.split()[-1])
+    assert not user.is_staff
+    user.set_password("another password")
+    user.save()
+    call_command("demo_data")
+    assert capsys.readouterr().out.endswith("(changed since)\n")
