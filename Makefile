@@ -126,5 +126,4 @@ chromium:
 # Settings of an installation with HTTPS; nothing connects to these addresses.
 PRODUCTION := env TITEN_VAR=$(abspath $(VENV)) TITEN_HTTPS=1 TITEN_ALLOWED_HOSTS=titen.example \
 	TITEN_SECRET_KEY=a-key-for-the-checks-alone-of-more-than-fifty-characters-0123456789 \
-	TITEN_SECRET_KEYS=YSBrZXkgZm9yIHRoZSBjaGVja3MgYWxvbmUgMzIgYiE= \
 	DATABASE_URL=postgresql://titen@titen.invalid/titen CELERY_BROKER_URL=redis://titen.invalid

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -145,7 +146,7 @@ def end_without_decision(
     close(approval, held, actor_id=actor_id, kind=f"approval.{status}")
 
 
-def close(approval: Approval, held: Held, *, actor_id: UUID | None, kind: str, **data: object) -> None:
+def close(approval: Approval, held: Held, *, actor_id: UUID | None, kind: str, **data: Any) -> None:
     """Close the blocker of an ended approval and write the one event of its end."""
     blockers.close_blockers(held, Blocker.objects.filter(kind=BlockerKind.APPROVAL, subject_id=approval.pk))
     run = held.run

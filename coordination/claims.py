@@ -51,11 +51,13 @@ def claim(
     if row["run_id"] is None and _write_down_expired(row, task_id):
         row = _attempt(credential, params, by_id=by_id)
     if row["run_id"] is None and not by_id:
-        # An empty look that passed over locked rows proves nothing: wait for those.
+        # An empty look that passed over locked rows proves nothing: wait for the first of them. When that
+        # one is lost, look anew, until a look finds no candidate at all.
         row = _attempt(credential, params, by_id=False, patient=True)
-        # While it waited for one, others may have taken all that it saw: there may be more behind.
-        while row["run_id"] is None and row["crowded"]:
-            row = _attempt(credential, params, by_id=False, patient=True)
+        while row["run_id"] is None and row["missed"]:
+            row = _attempt(credential, params, by_id=False)
+            if row["run_id"] is None:
+                row = _attempt(credential, params, by_id=False, patient=True)
     if row["run_id"] is not None:
         return row
     if task_id is not None:

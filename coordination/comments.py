@@ -46,24 +46,36 @@ def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, v
     raise refused
 
 
-def post(caller: Caller, task_id: UUID, *, body: str) -> Comment:
-    """Write a comment; anybody who may write to the task can, and no run waits for it."""
-    task = Task.objects.filter(pk=task_id, organization_id=caller.organization_id).first()
-    if task is None:
+def post(
+    caller: Caller, task_id: UUID, *, body: str, run_id: UUID | None = None, epoch: int | None = None
+) -> Comment:
+    """Write a comment; anybody who may write to the task can, and no run waits for it.
+
+    With a run it is the holder's word: one that has lost its lease is refused.
+    """
+    if run_id is not None and epoch is not None:
+        held = hold_task(caller.organization_id, task_id, for_holder=True)
+        refuse_unless_holder(held, caller, run_id, epoch, "comment")
+    elif caller.is_human:
+        renew_human(hold_task(caller.organization_id, task_id), caller.principal_id)
+    elif not Task.objects.filter(pk=task_id, organization_id=caller.organization_id).exists():
         raise not_found()
     comment = Comment.objects.create(
-        organization_id=caller.organization_id, task=task, author_id=caller.principal_id, body=body
+        organization_id=caller.organization_id,
+        task_id=task_id,
+        run_id=run_id,
+        author_id=caller.principal_id,
+        body=body,
     )
     events.record(
         "comment.posted",
         organization_id=caller.organization_id,
         actor_id=caller.principal_id,
         task_id=task_id,
+        run_id=run_id,
         subject_id=comment.pk,
         blocking=False,
     )
-    if caller.is_human:
-        renew_human(hold_task(caller.organization_id, task_id), caller.principal_id)
     return comment
 
 

@@ -8,7 +8,7 @@ import hashlib
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -70,10 +70,10 @@ def make_organization(name: str, slug: str, *, user_id: UUID | None = None) -> O
 
 def configure(
     organization: Organization,
+    changes: Mapping[str, int | bool],
     *,
     actor_id: UUID | None = None,
     user_id: UUID | None = None,
-    **changes: int | bool,
 ) -> Organization:
     """Change an organization's policy flags and its default lease TTL (seconds); each by its column's name.
 

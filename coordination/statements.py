@@ -3,7 +3,10 @@
 Each verb is one statement, so one round trip and one commit. How the parts are ordered matters:
 a lock is a CTE of its own, what must come after it selects from it, and the clock is read from the
 last lock. A condition that guards a move reads only the locked row: after a lock wait PostgreSQL
-reads that row anew, while all else in the statement is as old as its snapshot.
+reads that row anew, while all else in the statement is as old as its snapshot. The table's CHECKs are
+judged on the old row with the new values before PostgreSQL notices that the row has moved on: so an
+UPDATE of a row that it may have waited for sets every column that a CHECK ties to what it changes, even
+to the value that the guard has made sure of.
 """
 
 from django.conf import settings
@@ -92,10 +95,6 @@ PROFILE_ADMITTED = """NOT EXISTS (
                 WHERE r.organization_id = f.organization_id AND r.ended_at IS NULL AND x.capability = ANY (g.capabilities)))"""
 
 
-# How many heads of the queue a patient look takes in.
-PATIENT_DEPTH = 200
-
-
 def candidates(*, depth: str, admission: str) -> str:
     """The heads of the fitting profiles' queues, merged: highest priority, then oldest."""
     return f"""
@@ -114,7 +113,9 @@ def claim_parts(*, by_id: bool = False, patient: bool = False, limited: bool = F
 
     by_id: claim `%(task)s` and nothing else: lock it whatever its state, then judge. A condition beside
         the lock would be judged by the snapshot first, and miss a task that is just being released.
-    patient: wait for locked rows instead of passing over them, and look at more of them.
+    patient: wait for the first candidate, and for no other: a lock that turned out useless is kept until
+        the statement ends, and waiting for a second one in the order of the queue would deadlock with
+        whoever locks tasks in the order of their ids.
     limited: judge admission; the caller holds the locks that keep the counts true.
     after: the name of a CTE that must have a row, for complete-and-claim in one statement.
     """
@@ -129,7 +130,7 @@ def claim_parts(*, by_id: bool = False, patient: bool = False, limited: bool = F
         WHERE {READY} AND {admission} AND c.within"""
     else:
         named = ""
-        depth = str(PATIENT_DEPTH) if patient else "%(depth)s"
+        depth = "1" if patient else "%(depth)s"
         source = f"""CROSS JOIN LATERAL ({candidates(depth=depth, admission=admission)}) n
         JOIN coordination_task t ON t.id = n.id
         WHERE {READY_BY_ID} AND c.within
@@ -149,7 +150,7 @@ picked AS MATERIALIZED (
     FROM caller c CROSS JOIN begun b {source}
 ), clock AS MATERIALIZED (SELECT p.*, clock_timestamp() AS at FROM picked p),
 moved AS (
-    UPDATE coordination_task t SET status = 'in_progress', run_count = t.run_count + 1,
+    UPDATE coordination_task t SET status = 'in_progress', open_blockers = 0, finished_at = NULL, run_count = t.run_count + 1,
         reserved_for_id = NULL, reserved_until = NULL, avoided_id = NULL, avoided_until = NULL, backoff_until = NULL
     FROM clock WHERE t.id = clock.id
     RETURNING t.*
@@ -198,17 +199,17 @@ CLAIM_FROM = """claimed r CROSS JOIN moved m CROSS JOIN lease l
 def claim(*, caller: str, by_id: bool = False, patient: bool = False, limited: bool = False) -> str:
     """One claim. Always answers one row for a good caller: its columns are null when nothing was claimed.
 
-    A patient one says in `crowded` whether it looked at as many candidates as it can.
+    A patient one says in `missed` that there was a candidate, and it is gone.
     """
     parts = claim_parts(by_id=by_id, patient=patient, limited=limited)
-    crowded = "false"
+    missed = "false"
     if patient and not by_id:
         admission = f"{ADMITTED} AND {PROFILE_ADMITTED}" if limited else UNLIMITED
-        heads = candidates(depth=str(PATIENT_DEPTH), admission=admission)
-        crowded = f"(SELECT count(*) = {PATIENT_DEPTH} FROM begun b CROSS JOIN LATERAL ({heads}) n)"
+        head = candidates(depth="1", admission=admission)
+        missed = f"x.run_id IS NULL AND EXISTS (SELECT FROM begun b CROSS JOIN LATERAL ({head}) n)"
     return f"""WITH {steady(caller)}, {parts}
     SELECT c.principal_id AS caller_id, c.organization_id, c.within, ({UNLIMITED}) AS unlimited,
-        {crowded} AS crowded, x.*
+        {missed} AS missed, x.*
     FROM caller c LEFT JOIN (SELECT {CLAIM_COLUMNS} FROM {CLAIM_FROM}) x ON true"""
 
 

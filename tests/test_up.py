@@ -63,7 +63,7 @@ def test_secrets_are_made_once_and_closed_to_others(up: Up) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     state = State(up.var)
     before = state.environment()
-    assert {"TITEN_SECRET_KEY", "TITEN_SECRET_KEYS", "DATABASE_URL", "CELERY_BROKER_URL"} <= before.keys()
+    assert {"TITEN_SECRET_KEY", "DATABASE_URL", "CELERY_BROKER_URL"} <= before.keys()
     state.keep({})
     assert state.environment() == before
 

@@ -23,7 +23,6 @@ if (VAR / "environment").is_file():
 
 DEBUG = False
 SECRET_KEY = env.str("TITEN_SECRET_KEY", "")
-SECRET_KEYS: list[str] = env.list("TITEN_SECRET_KEYS", default=[])
 ALLOWED_HOSTS: list[str] = env.list("TITEN_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("TITEN_TRUSTED_ORIGINS", default=[])
 SECURE = env.bool("TITEN_HTTPS", False)
@@ -104,6 +103,7 @@ AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_CLIENT_IP_CALLABLE = "coordination.board.addresses.client_address"
+AXES_USERNAME_CALLABLE = "coordination.board.addresses.login_name"
 AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "coordination.board.errors.locked_out"
 AXES_ENABLE_ADMIN = False
@@ -141,6 +141,8 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
+# Whoever reads a time in a page of Django's own must see its zone.
+DATETIME_FORMAT = r"Y-m-d H:i:s \U\T\C"
 
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
@@ -224,5 +226,6 @@ LOGGING = {
         "titen": {"level": "INFO"},
         # A 4xx is an answer, not a fault of the server.
         "django.request": {"level": "ERROR"},
+        "django.security": {"level": "CRITICAL"},
     },
 }

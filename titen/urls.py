@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from approvals.api import views as approvals
 from coordination.api import comments, events, humans, identity, runs, tasks
@@ -44,6 +45,8 @@ urlpatterns = [
     path("api/docs", docs.page, name="docs"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
+    # One login, throttled, for both.
+    path("admin/login/", RedirectView.as_view(pattern_name="login", query_string=True)),
     path("admin/", admin.site.urls),
     path("", include("approvals.board")),
     path("", include("coordination.board.urls")),

@@ -41,21 +41,14 @@ class CommentList(ApiView):
         self.nothing_else(request)
         caller, task = self.caller(request), path_id("task", task_id)
         body = self.body(request, bodies.CommentBody)
-        if body.get("blocking"):
+        blocking = body.pop("blocking", False)
+        if blocking or "run_id" in body or "epoch" in body:
             for name in ("run_id", "epoch"):
                 if name not in body:
-                    raise invalid(
-                        name, "is needed for a blocking comment: only the holder of the run may ask."
-                    )
-            run, epoch = field_id("run", "run_id", body["run_id"]), body["epoch"]
-            return self.act(
-                request,
-                lambda: (
-                    201,
-                    comment_json(comments.ask(caller, task, body=body["body"], run_id=run, epoch=epoch)),
-                ),
-            )
-        return self.act(request, lambda: (201, comment_json(comments.post(caller, task, body=body["body"]))))
+                    raise invalid(name, "is needed where a run speaks: send run_id and epoch, both or none.")
+            body["run_id"] = field_id("run", "run_id", body["run_id"])
+        rule = comments.ask if blocking else comments.post
+        return self.act(request, lambda: (201, comment_json(rule(caller, task, **body))))
 
 
 class CommentDetail(ApiView):

@@ -58,10 +58,16 @@ def refuse(request: HttpRequest, refused: Refused) -> HttpResponse:
 
 
 def problem(
-    request: HttpRequest, status: int, text: str, *, reload: bool = False, retry_after: int | None = None
+    request: HttpRequest,
+    status: int,
+    text: str,
+    *,
+    title: str = "",
+    reload: bool = False,
+    retry_after: int | None = None,
 ) -> HttpResponse:
     """A page, or for htmx a message, that says what is wrong. Renders without a database."""
-    title = TITLES.get(status, "That did not work")
+    title = title or TITLES.get(status, "That did not work")
     if getattr(request, "htmx", False):
         html = toast("bad", title, text, reload=reload)
     else:
@@ -76,7 +82,8 @@ def problem(
 
 def toast(mood: str, title: str, text: str, *, reload: bool = False) -> str:
     """A message in the page's corner, as a part of an htmx answer. `mood` is good or bad."""
-    html = render_to_string("toast.html", {"mood": mood, "title": title, "text": text, "reload": reload})
+    words = {"mood": mood, "title": f"{title}." if text else title, "text": text, "reload": reload}
+    html = render_to_string("toast.html", words)
     return f'<hx-partial hx-target="#toasts" hx-swap="beforeend">{html}</hx-partial>'
 
 
@@ -122,11 +129,16 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """403 for a POST without the page's token: the session ended, or began anew in another tab."""
     if _is_api(request):
-        return refusal_page(Refused("FORBIDDEN", "This needs a human's browser session with a valid CSRF token."))
+        return refusal_page(
+            Refused("FORBIDDEN", "This needs a human's browser session with a valid CSRF token.")
+        )
     from .doors import here, login_url
 
-    text = "You have logged in again since this page was loaded, so it cannot act for you. Nothing was changed."
-    response = problem(request, 403, f"{text} Reload it, then try again.", reload=True)
+    text = (
+        "You have logged in again since this page was loaded, so it cannot act for you. Nothing was changed."
+    )
+    text = f"{text} Reload it, then try again."
+    response = problem(request, 403, text, title="This page is out of date", reload=True)
     user = getattr(request, "user", None)
     if getattr(request, "htmx", False) and not (user and user.is_authenticated):
         response["HX-Redirect"] = login_url(here(request) or "/")

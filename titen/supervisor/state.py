@@ -8,7 +8,6 @@ static/         collected static files
 *.lock          see `Lock`
 """
 
-import base64
 import fcntl
 import hashlib
 import os
@@ -102,10 +101,7 @@ class State:
 
     def _keep(self, values: Mapping[str, str]) -> None:
         before = self.environment()
-        made = {
-            "TITEN_SECRET_KEY": secrets.token_urlsafe(50),
-            "TITEN_SECRET_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
-        }
+        made = {"TITEN_SECRET_KEY": secrets.token_urlsafe(50)}
         after = {**made, **before, **values}
         if after == before:
             return

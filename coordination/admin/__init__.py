@@ -1,0 +1,17 @@
+"""The admin: who acts and where, the work, the log. For audit; what it changes goes through rules."""
+
+from django.contrib import admin
+from django.contrib.auth import admin as auth_admin  # noqa: F401  (registers groups, which are taken out below)
+from django.contrib.auth.models import Group
+
+from . import identity, log, work
+from .forms import OwnPassword
+
+__all__ = ["identity", "log", "work"]
+
+# Roles are memberships; Django's groups and permissions have no say.
+admin.site.unregister(Group)
+admin.site.disable_action("delete_selected")
+admin.site.site_header = admin.site.site_title = "Titen audit"
+admin.site.index_title = "What there is"
+admin.site.password_change_form = OwnPassword

@@ -1,0 +1,214 @@
+"""Reading one task's page: everything a human needs to judge it, as plain values."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from coordination import claims, participants
+from coordination.locks import clock, current_epoch
+from coordination.models import Comment, Principal, Run, Task, TaskDependency
+from coordination.participants import Card
+from coordination.shapes import certainty
+from titen.api.ids import public_id
+
+from . import timeline
+from .questions import question_card
+from .timeline import Entry
+
+ATTEMPTS = 50
+COMMENTS = 200
+AGENTS = 200
+DEPENDENTS = 50
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of the task."""
+
+    run_id: str
+    number: int
+    agent: str
+    agent_id: str
+    kind: str
+    epoch: int
+    status: str
+    progress: int
+    status_line: str
+    error: str
+    checkpoint: Any
+    because: str
+    started_at: datetime
+    ended_at: datetime | None
+    renewed_at: datetime
+    expires_at: datetime
+    certainty: str
+
+
+@dataclass(frozen=True)
+class Said:
+    """One comment, or one question with its answer."""
+
+    comment_id: str
+    author: str
+    kind: str
+    body: str
+    blocking: bool
+    withdrawn: bool
+    created_at: datetime
+    answer: str = ""
+    answered_by: str = ""
+    answered_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another task that this one waits for, or that waits for this one."""
+
+    task_id: str
+    title: str
+    status: str
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task's page. `open_run` is the attempt under way; `due` is when time alone changes the page."""
+
+    task_id: str
+    fields: dict[str, Any]
+    epoch: int
+    waits: tuple[dict[str, Any], ...]
+    attempts: tuple[Attempt, ...]
+    comments: tuple[Said, ...]
+    cards: tuple[Card, ...]
+    history: tuple[Card, ...]
+    dependencies: tuple[Link, ...]
+    dependents: tuple[Link, ...]
+    agents: tuple[tuple[str, str], ...]
+    timeline: tuple[Entry, ...]
+    earlier: int
+    due: datetime | None = field(default=None, compare=False)
+
+    @property
+    def open_run(self) -> Attempt | None:
+        """The attempt under way, or None."""
+        return next((attempt for attempt in self.attempts if attempt.ended_at is None), None)
+
+
+_FIELDS = (
+    *("title", "description", "status", "priority", "payload", "secret_refs", "not_before", "backoff_until"),
+    *("lease_ttl_seconds", "max_attempts", "attempt_count", "summary", "result", "evidence", "last_error"),
+    *("created_at", "finished_at"),
+)
+
+
+def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
+    """The page of a task of this organization; None when there is none."""
+    task = (
+        Task.objects.filter(pk=task_id, organization_id=organization_id)
+        .select_related("profile", "created_by")
+        .first()
+    )
+    if task is None:
+        return None
+    now = clock()
+    attempts = _attempts(task, now)
+    comments = list(
+        Comment.objects.filter(task=task)
+        .select_related("author", "answered_by", "task")
+        .order_by("created_at", "id")[:COMMENTS]
+    )
+    cards = [
+        question_card(item)
+        for item in comments
+        if item.blocking and not item.answered_at and not item.withdrawn_at
+    ]
+    for participant in participants.everyone():
+        cards += participant.task_cards(task.pk)
+    entries, earlier = timeline.read(task)
+    moments = [attempts[0].expires_at if attempts and attempts[0].ended_at is None else None]
+    moments += [task.not_before, task.backoff_until, task.reserved_until, *(card.until for card in cards)]
+    return TaskState(
+        task_id=public_id("task", task.pk),
+        fields={
+            **{name: getattr(task, name) for name in _FIELDS},
+            "capabilities": list(task.profile.capabilities),
+            "created_by": task.created_by.name,
+        },
+        epoch=current_epoch(task),
+        waits=tuple(claims.waits_for(task, now=now)),
+        attempts=attempts,
+        comments=tuple(_said(comment) for comment in comments),
+        cards=tuple(sorted((card for card in cards if card.open), key=lambda card: (card.since, card.key))),
+        history=tuple(card for card in cards if not card.open),
+        dependencies=tuple(
+            _link(item.depends_on)
+            for item in TaskDependency.objects.filter(task=task)
+            .select_related("depends_on")
+            .order_by("depends_on_id")
+        ),
+        dependents=tuple(
+            _link(item.task)
+            for item in TaskDependency.objects.filter(depends_on=task)
+            .select_related("task")
+            .order_by("task_id")[:DEPENDENTS]
+        ),
+        agents=tuple(
+            (public_id("agent", pk), name)
+            for pk, name in Principal.objects.filter(organization_id=organization_id, disabled_at=None)
+            .exclude(kind="human")
+            .order_by("name_key")
+            .values_list("pk", "name")[:AGENTS]
+        ),
+        timeline=entries,
+        earlier=earlier,
+        due=min((moment for moment in moments if moment is not None and moment > now), default=None),
+    )
+
+
+def _attempts(task: Task, now: datetime) -> tuple[Attempt, ...]:
+    """The attempts, newest first."""
+    runs = Run.objects.filter(task=task).select_related("lease", "principal").order_by("-number")[:ATTEMPTS]
+    return tuple(
+        Attempt(
+            run_id=public_id("run", run.pk),
+            number=run.number,
+            agent=run.principal.name,
+            agent_id=public_id("agent", run.principal_id),
+            kind=run.principal.kind,
+            epoch=run.epoch,
+            status=run.status,
+            progress=run.progress,
+            status_line=run.status_line,
+            error=run.error,
+            checkpoint=run.checkpoint,
+            because=run.lease.granted_because,
+            started_at=run.started_at,
+            ended_at=run.ended_at,
+            renewed_at=run.lease.renewed_at,
+            expires_at=run.lease.expires_at,
+            certainty=certainty(run.lease, now, settings.JEOPARDY_SHARE),
+        )
+        for run in runs
+    )
+
+
+def _said(comment: Comment) -> Said:
+    return Said(
+        comment_id=public_id("cmt", comment.pk),
+        author=comment.author.name,
+        kind=comment.author.kind,
+        body=comment.body,
+        blocking=comment.blocking,
+        withdrawn=comment.withdrawn_at is not None,
+        created_at=comment.created_at,
+        answer=comment.answer,
+        answered_by=comment.answered_by.name if comment.answered_by else "",
+        answered_at=comment.answered_at,
+    )
+
+
+def _link(task: Task) -> Link:
+    return Link(public_id("task", task.pk), task.title, task.status)

@@ -1,0 +1,81 @@
+"""Logging in and out, and the board."""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from coordination.locks import clock
+
+from . import fragments, seats, state
+from .doors import door
+from .errors import not_allowed
+
+
+class LogInForm(AuthenticationForm):
+    """An address and a password. The throttle counts by the credential `email`, in lower case as stored."""
+
+    def clean(self) -> dict[str, Any]:
+        """The fields; the user whose they are is kept for the view."""
+        values = self.cleaned_data
+        if values.get("username") and values.get("password"):
+            self.user_cache = authenticate(
+                self.request, email=values["username"].lower(), password=values["password"]
+            )
+            if self.user_cache is None:
+                raise self.get_invalid_login_error()
+        return values
+
+
+class LogIn(LoginView):
+    """E-mail address and password; back to `next` when it is a page of this site."""
+
+    template_name = "pages/login.html"
+    authentication_form = LogInForm
+    redirect_authenticated_user = True
+
+    def get_redirect_url(self, request: HttpRequest | None = None) -> str:
+        """`next`, unless it leads elsewhere or back to the login."""
+        target = super().get_redirect_url(request)
+        return "" if urlsplit(target).path == reverse("login") else target
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """405 as a page."""
+        return not_allowed(request, ("GET", "POST"))
+
+
+class LogOut(LogoutView):
+    """POST only: a link cannot log anybody out."""
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """405 as a page."""
+        return not_allowed(request, ("POST",))
+
+
+@door("GET", "HEAD")
+def board(request: HttpRequest) -> HttpResponse:
+    """The board of one organization, painted with the fragments that the stream will change."""
+    seat = seats.take(request)
+    if seat is None:
+        return render(request, "pages/no-membership.html", status=403)
+    shown = state.read(seat.organization.pk)
+    parts = fragments.render(shown, seat.role)
+    rail = parts.pop("rail")
+    return render(
+        request,
+        "board/index.html",
+        {
+            "seat": seat,
+            "state": shown,
+            "rail": rail,
+            "sections": parts.values(),
+            "stream": f"/live/board?org={seat.slug}",
+            "now": clock(),
+            "here": "board",
+        },
+    )

@@ -1,0 +1,78 @@
+"""What the board's templates need beyond Django's own tags: moments, glyphs, words for states."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from coordination.times import stamp
+
+register = template.Library()
+
+WORDS = {
+    "todo": "queued",
+    "in_progress": "running",
+    "handed_off": "handed off",
+    "held": "held",
+    "jeopardy": "in jeopardy",
+    "expired": "ran out",
+}
+# Which of the sprite's drawings stands for a state.
+GLYPHS = {
+    "todo": "ready",
+    "in_progress": "running",
+    "held": "running",
+    "succeeded": "done",
+    "decided": "done",
+    "consumed": "done",
+    "abandoned": "failed",
+    "superseded": "cancelled",
+    "released": "cancelled",
+    "parked": "waiting",
+    "handed_off": "cancelled",
+    "void": "cancelled",
+    "expired": "failed",
+    "pending": "needs",
+}
+
+
+@register.simple_tag
+def moment(value: datetime | None, tick: str = "ago") -> SafeString | str:
+    """A time that the page's script keeps relative; `tick` is ago, left or at. Absolute in its title, UTC."""
+    if value is None:
+        return ""
+    second = f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return format_html(
+        '<time datetime="{}" title="{}" data-tick="{}">{}</time>', stamp(value), second, tick, second
+    )
+
+
+@register.simple_tag
+def glyph(state: str) -> SafeString:
+    """The drawing of a state; the word stands beside it."""
+    return format_html(
+        '<svg class="glyph is-{}" aria-hidden="true"><use href="#g-{}"></use></svg>',
+        state,
+        GLYPHS.get(state, state),
+    )
+
+
+@register.filter
+def word(state: str) -> str:
+    """How a state is said."""
+    return WORDS.get(state, state.replace("_", " "))
+
+
+@register.filter
+def count(number: int) -> str:
+    """A count as it is printed; the board stops counting at 10,000."""
+    return f"{number:,}" if number < 10_000 else "10,000+"
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """JSON, indented."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
