@@ -10,6 +10,7 @@ from django.db import connections
 from .cast import Agent, Company, Human, found_company
 from .invariants import check_invariants
 from .servers import Server, run_web
+from .stack import Stack
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,12 +30,26 @@ def promises_hold() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def web(database: None) -> Iterator[Server]:
-    """Four web processes on one port; nothing they log may be a fault of theirs."""
+def static_files(database: None) -> None:
+    """What pages need."""
     call_command("collectstatic", "--noinput", "--ignore", "redoc", verbosity=0)
+
+
+@pytest.fixture(scope="session")
+def web(static_files: None) -> Iterator[Server]:
+    """Four web processes on one port; nothing they log may be a fault of theirs."""
     with run_web() as server:
         yield server
         assert not server.trouble()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Everything that `make up` starts, from a state folder of its own; tests may kill its parts."""
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(folder / "var") as running:
+        yield running
+        assert running.trouble() == []
 
 
 @pytest.fixture

@@ -104,7 +104,8 @@ SHAPES["Meta"] = fields(
     "What every answer carries beside its content.",
     {
         "request_id": text(
-            "Names this answer; tell it when you report a problem.", pattern="^req_[0-9a-f]{24}$"
+            "Names this answer; tell it when you report a problem. The front's own answers have a UUID.",
+            pattern="^(req_[0-9a-f]{24}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$",
         )
     },
 )

@@ -11,7 +11,6 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-
 _making = threading.Lock()
 
 

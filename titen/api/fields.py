@@ -1,6 +1,7 @@
 """Serializer fields that take a value as what it is: no number in quotes, no boolean as a number."""
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -111,12 +112,23 @@ class Json(serializers.JSONField):
 
 def read(serializer: type[StrictSerializer], content: Any) -> dict[str, Any]:
     """Validate with one serializer; a `VALIDATION_ERROR` names every field that is wrong."""
-    checked = serializer(data=content)
-    if not checked.is_valid():
-        fields = {name: _sentences(problems) for name, problems in checked.errors.items()}
-        first, problems = next(iter(fields.items()))
-        raise Refused("VALIDATION_ERROR", summary=f"{first}: {problems[0]}", details={"fields": fields})
-    return dict(checked.validated_data)
+    try:
+        return dict(_shared(serializer).run_validation(content))
+    except serializers.ValidationError as problem:
+        fields = {
+            name: _sentences(problems) for name, problems in serializers.as_serializer_error(problem).items()
+        }
+    first, problems = next(iter(fields.items()))
+    raise Refused("VALIDATION_ERROR", summary=f"{first}: {problems[0]}", details={"fields": fields})
+
+
+@cache
+def _shared(serializer: type[StrictSerializer]) -> StrictSerializer:
+    """One instance for all requests: a new one copies every field, which costs a fifth of a hot request.
+
+    Validating keeps nothing in it.
+    """
+    return serializer()
 
 
 def _sentences(problems: Any) -> list[str]:

@@ -1,8 +1,10 @@
 """The base of every `/v1` view."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
+from django.http import UnreadablePostError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -14,7 +16,6 @@ from .authentication import caller_by_digest, key_digest
 from .doors import Answer, attempt, idempotent, transact
 from .fields import StrictSerializer, read
 from .strict_json import check_text
-
 
 CHUNK = 65_536
 DRAINED_CHUNKS = 256
@@ -29,10 +30,10 @@ class ApiView(APIView):
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Take in what nobody has read: a server that closes on unread bytes loses the answer with them."""
-        unread = request._request
-        for _ in range(DRAINED_CHUNKS):
-            if not unread.read(CHUNK):
-                break
+        with suppress(UnreadablePostError):
+            for _ in range(DRAINED_CHUNKS):
+                if not request._request.read(CHUNK):
+                    break
         return super().finalize_response(request, response, *args, **kwargs)
 
     def caller(self, request: Request) -> Caller:
@@ -93,8 +94,9 @@ class HotView(ApiView):
             if key is None:
                 status, content = attempt(lambda: work(credential))
             else:
-                principal_id = caller_by_digest(digest).principal_id
-                status, content = idempotent(principal_id, key, request, lambda: work(credential))
+                caller = caller_by_digest(digest)
+                caller.require(self.scope)
+                status, content = idempotent(caller.principal_id, key, request, lambda: work(credential))
         except LookupError:
             caller_by_digest(digest).require(self.scope)
             raise Refused("UNAUTHENTICATED") from None
@@ -105,6 +107,6 @@ class HotView(ApiView):
         if not self.asked:
             try:
                 caller_by_digest(key_digest(self.request._request)).require(self.scope)
-            except Refused as unknown:
+            except Exception as unknown:
                 exc = unknown
         return super().handle_exception(exc)

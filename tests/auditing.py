@@ -1,0 +1,89 @@
+"""A world for the admin to show: an organization with a row in every table."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import admin
+from django.test import Client
+
+from approvals import decisions, requests
+from approvals.models import Vote
+from coordination import admission, claims, comments, events, runs, tasks
+from coordination.callers import by_principal
+from coordination.models import StoredAnswer, Task, UnnumberedEvent, User
+from titen.api.doors import transact
+
+from .cast import Company, Human
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+PAGES = sorted(admin.site._registry, key=lambda model: model._meta.label)
+
+
+def page_of(model: Any) -> Any:
+    """The model's page of the admin."""
+    return admin.site._registry[model]
+
+
+def name_of(model: Any) -> str:
+    """`coordination_task`."""
+    return f"{model._meta.app_label}_{model._meta.model_name}"
+
+
+def log_in(user: User) -> Client:
+    """A browser that is logged in; a fault of the server is an answer like any other."""
+    client = Client(raise_request_exception=False)
+    client.force_login(user, backend=BACKEND)
+    return client
+
+
+@dataclass
+class World:
+    """An organization with rows in every table."""
+
+    company: Company
+    admin: Human
+    secret: str
+
+
+def populate(company: Company) -> World:
+    """Make one of everything in an organization, through its rules."""
+    boss, agent = company.human("admin"), company.agent("auditee")
+    caller, credential = agent.caller, by_principal(agent.principal.pk)
+    needed = transact(lambda: tasks.create(caller, title="First the ground"))
+    transact(lambda: tasks.create(caller, title="Then the roof", depends_on=[needed.pk]))
+    row = claims.claim(credential)
+    assert row is not None
+    runs.heartbeat(credential, row["run_id"], epoch=row["epoch"], progress=40, status="digging")
+    comment = transact(
+        lambda: comments.ask(
+            caller, row["task_id"], body="How deep?", run_id=row["run_id"], epoch=row["epoch"]
+        )
+    )
+    transact(lambda: comments.answer(boss.caller, row["task_id"], comment.pk, body="Two metres"))
+    approval = transact(
+        lambda: requests.request(
+            caller, run_id=row["run_id"], epoch=row["epoch"], question="Dig?", options=["Yes", "No"]
+        )
+    )
+    transact(lambda: decisions.decide(boss.caller, approval.pk, option="Yes", shown_digest=approval.digest))
+    transact(lambda: admission.limit_capability(company.organization, "excavator", 2))
+    Vote.objects.create(approval=approval, user=boss.user, option="Yes")
+    StoredAnswer.objects.create(
+        principal=agent.principal,
+        key="retry-1",
+        fingerprint=b"f" * 32,
+        status=201,
+        body={"data": "hidden answer"},
+    )
+    events.number()
+    transact(lambda: tasks.block(boss.caller, needed.pk, sentence="Wait for the survey"))
+    return World(company, boss, agent.secret)
+
+
+def rows_of(model: Any, world: World) -> Any:
+    """The rows of a model in an organization."""
+    found = page_of(model).limited(model._default_manager.all(), [world.company.organization.pk])
+    if model is UnnumberedEvent and not found.exists():
+        task = Task.objects.filter(organization=world.company.organization, status="blocked").earliest("pk")
+        transact(lambda: tasks.set_priority(world.admin.caller, task.pk, priority=1))
+    return found

@@ -1,0 +1,1 @@
+"""Faults that other systems shipped, each as a black-box case."""

@@ -1,0 +1,80 @@
+"""Every route of `/v1` and what a valid request to it looks like, for the cases that walk all of them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from titen.urls import v1
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+EPOCH = {"epoch": 1}
+
+# (method, route) -> a body that nothing is wrong with. A route that is missing here fails the tests.
+BODIES: dict[tuple[str, str], dict[str, Any]] = {
+    ("POST", "tasks"): {"title": "Mine"},
+    ("POST", "tasks/claim"): {},
+    ("POST", "tasks/<str:task_id>/cancel"): {"reason": "No longer needed"},
+    ("POST", "tasks/<str:task_id>/comments"): {"body": "Hello"},
+    ("POST", "tasks/<str:task_id>/comments/<str:comment_id>/answer"): {"body": "Yes"},
+    ("POST", "tasks/<str:task_id>/takeover"): {"to": "me", "reason": "It is urgent", **EPOCH},
+    ("POST", "tasks/<str:task_id>/reopen"): {},
+    ("POST", "tasks/<str:task_id>/block"): {"sentence": "Wait for the review"},
+    ("POST", "tasks/<str:task_id>/unblock"): {},
+    ("POST", "tasks/<str:task_id>/priority"): {"priority": 5},
+    ("POST", "runs/<str:run_id>/heartbeat"): {**EPOCH, "progress": 1},
+    ("POST", "runs/<str:run_id>/complete"): {**EPOCH, "summary": "Done"},
+    ("POST", "runs/<str:run_id>/fail"): {**EPOCH, "error": "No luck"},
+    ("POST", "runs/<str:run_id>/release"): EPOCH,
+    ("POST", "approvals"): {"run_id": "{run_id}", "question": "Go?", "options": ["Yes", "No"], **EPOCH},
+    ("POST", "approvals/<str:approval_id>/cancel"): {},
+    ("POST", "approvals/<str:approval_id>/decide"): {"option": "Yes", "shown_digest": "0" * 64},
+    ("POST", "keys"): {"scopes": ["tasks:read"]},
+    ("DELETE", "keys/<str:key_id>"): {},
+}
+# Only a person with a session does these: any key is refused before anything is looked up.
+HUMAN_ONLY = ("takeover", "reopen", "block", "unblock", "priority", "decide")
+PREFIXES = {"task_id": "task", "comment_id": "cmt", "run_id": "run", "approval_id": "appr", "key_id": "key"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One method on one route."""
+
+    method: str
+    route: str
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the ids in the route."""
+        return re.findall(r"<str:(\w+)>", self.route)
+
+    @property
+    def human_only(self) -> bool:
+        """True where any API key gets 403."""
+        return self.route.rpartition("/")[2] in HUMAN_ONLY
+
+    def path(self, ids: dict[str, str]) -> str:
+        """The path with its ids, below `/v1`."""
+        return "/" + re.sub(r"<str:(\w+)>", lambda found: ids[found[1]], self.route)
+
+    def body(self, ids: dict[str, str]) -> dict[str, Any] | None:
+        """A valid body, or None where none belongs."""
+        if self.method == "GET":
+            return None
+        known = BODIES[self.method, self.route]
+        return {name: ids["run_id"] if value == "{run_id}" else value for name, value in known.items()}
+
+
+def offered() -> Iterator[Call]:
+    """Every method that some route offers."""
+    for pattern in v1:
+        view = getattr(pattern.callback, "view_class")  # noqa: B009
+        for method in METHODS:
+            if hasattr(view, method.lower()):
+                yield Call(method, str(pattern.pattern))
+
+
+def routes() -> list[str]:
+    """Every route."""
+    return [str(pattern.pattern) for pattern in v1]

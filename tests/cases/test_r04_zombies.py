@@ -1,0 +1,108 @@
+"""R04: who was frozen past its lease wakes up, and nothing it sends changes anything."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from coordination.sweeping import sweep_batch
+from tests.cast import Agent
+from tests.processes import eventually
+
+from .tools import Obedient, agent_process, events_of
+
+
+def ended(agent: Agent, run_id: str) -> bool:
+    """True once the run is over."""
+    return agent.get(f"/runs/{run_id}")["ended_at"] is not None
+
+
+@pytest.fixture
+def zombie(agent: Agent, other: Agent) -> Any:
+    """(A's process, A's claim, B's claim): A heartbeats, is frozen past its lease, B takes over, A wakes."""
+    agent.create("Contested", description="Only one may finish this")
+    with agent_process(agent) as frozen:
+        status, mine = frozen.send("/tasks/claim", {"ttl_seconds": 1})
+        assert status == 200
+        beat = {"epoch": mine["lease"]["epoch"], "progress": 40, "status": "Reading the logs"}
+        frozen.order(do="beat", path=f"/v1/runs/{mine['run']['id']}/heartbeat", body=beat, every=0.2)
+        eventually(lambda: len(frozen.ask(do="beats")) > 3)
+        frozen.signal(signal.SIGSTOP)
+        eventually(lambda: sweep_batch() or ended(other, mine["run"]["id"]))
+        eventually(lambda: ended(other, mine["run"]["id"]))
+        theirs = other.claim()
+        frozen.signal(signal.SIGCONT)
+        yield frozen, mine, theirs
+
+
+def everything(frozen: Obedient, run_id: str, epoch: int, task_id: str) -> list[tuple[str, int, Any]]:
+    """Whatever a holder can send for a run."""
+    sent = [
+        (f"/runs/{run_id}/heartbeat", {"epoch": epoch, "progress": 99, "status": "I am back"}),
+        (f"/runs/{run_id}/complete", {"epoch": epoch, "summary": "Mine", "result": {"by": "zombie"}}),
+        (f"/runs/{run_id}/complete", {"epoch": epoch, "claim_next": True}),
+        (f"/runs/{run_id}/fail", {"epoch": epoch, "error": "Mine"}),
+        (f"/runs/{run_id}/release", {"epoch": epoch, "checkpoint": {"by": "zombie"}}),
+        (
+            f"/tasks/{task_id}/comments",
+            {"body": "May I?", "blocking": True, "run_id": run_id, "epoch": epoch},
+        ),
+        ("/approvals", {"run_id": run_id, "epoch": epoch, "question": "May I?", "options": ["Yes", "No"]}),
+    ]
+    return [(path, *frozen.send(path, body)) for path, body in sent]
+
+
+def test_nothing_that_a_zombie_sends_is_done(zombie: Any, agent: Agent, other: Agent) -> None:
+    frozen, mine, theirs = zombie
+    task_id, e1, e2 = mine["task"]["id"], mine["lease"]["epoch"], theirs["lease"]["epoch"]
+    assert theirs["task"]["id"] == task_id
+    assert e2 > e1
+    # Its own heartbeat thread woke too, was refused and stopped.
+    eventually(lambda: frozen.ask(do="beats")[-1] == 409)
+
+    before = other.get(f"/tasks/{task_id}"), other.get(f"/runs/{theirs['run']['id']}")
+    for run, epoch, code in (
+        (mine["run"]["id"], e1, "LEASE_EXPIRED"),
+        (mine["run"]["id"], e2, "LEASE_EXPIRED"),
+        (theirs["run"]["id"], e1, "NOT_HOLDER"),
+        (theirs["run"]["id"], e2, "NOT_HOLDER"),
+    ):
+        for path, status, error in everything(frozen, run, epoch, task_id):
+            assert (status, error["code"]) == (409, code), path
+    assert (other.get(f"/tasks/{task_id}"), other.get(f"/runs/{theirs['run']['id']}")) == before
+    assert other.get("/approvals")["approvals"] == []
+    assert other.get(f"/tasks/{task_id}/comments")["comments"] == []
+
+    # What it did before it was frozen is kept, and the next attempt can read it.
+    lost = agent.get(f"/runs/{mine['run']['id']}")
+    assert (lost["status"], lost["progress"], lost["status_line"]) == ("abandoned", 40, "Reading the logs")
+    (attempt,) = theirs["context"]["attempts"]
+    assert (attempt["progress"], attempt["status_line"]) == (40, "Reading the logs")
+    # An audit sees who tried: one line per run, code and minute.
+    traces = events_of(other, kind="run.refused")
+    assert {(trace["run_id"], trace["data"]["code"]) for trace in traces} == {
+        (mine["run"]["id"], "LEASE_EXPIRED"),
+        (theirs["run"]["id"], "NOT_HOLDER"),
+    }
+    assert {trace["actor_id"] for trace in traces} == {agent.get("/principal")["principal_id"]}
+    assert len(traces) <= 4
+
+    done = other.post(f"/runs/{theirs['run']['id']}/complete", {"epoch": e2, "summary": "Done by B"})
+    assert done["task"]["status"] == "done"
+    assert other.get(f"/tasks/{task_id}")["summary"] == "Done by B"
+
+
+def test_an_expired_holder_is_refused_though_nobody_swept_or_took_over(agent: Agent, other: Agent) -> None:
+    agent.create()
+    with agent_process(agent) as frozen:
+        _, mine = frozen.send("/tasks/claim", {"ttl_seconds": 1})
+        frozen.signal(signal.SIGSTOP)
+        run = mine["run"]["id"]
+        eventually(lambda: other.get(f"/runs/{run}")["lease"]["certainty"] == "expired")
+        frozen.signal(signal.SIGCONT)
+        for path, status, error in everything(frozen, run, mine["lease"]["epoch"], mine["task"]["id"]):
+            assert (status, error["code"]) == (409, "LEASE_EXPIRED"), path
+    assert other.get(f"/runs/{run}")["ended_at"] is None
+    # It comes back through a claim that finds nothing else.
+    assert other.claim()["task"]["id"] == mine["task"]["id"]
+    assert other.get(f"/runs/{run}")["status"] == "abandoned"

@@ -1,0 +1,201 @@
+"""R18: who knows an id of another organization learns and changes no more than with a random one."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from coordination import identity
+from tests.cast import Agent, Company, Human, found_company
+from tests.servers import Server
+from tests.sessions import Session
+
+from .routes import PREFIXES, offered
+from .tools import events_of
+
+SECRET = "xylophone"  # stands in every text of X, and in no answer to anybody else
+
+
+class Full:
+    """An organization with one of every object."""
+
+    def __init__(self, company: Company) -> None:
+        self.company = company
+        self.agent = company.agent(f"{SECRET}-agent")
+        self.human = company.human("admin")
+        task = self.agent.create(f"{SECRET} work", description=SECRET, payload={"is": SECRET})
+        claim = self.agent.claim()
+        run = {"run_id": claim["run"]["id"], "epoch": claim["lease"]["epoch"]}
+        words = {"question": f"{SECRET}?", "options": [f"{SECRET} yes", f"{SECRET} no"]}
+        self.approval = self.agent.post("/approvals", {**run, **words})
+        ask = {"body": SECRET, "blocking": True, **run}
+        comment = self.agent.post(f"/tasks/{task['id']}/comments", ask)
+        key = self.agent.post("/keys", {"scopes": ["tasks:read"], "label": SECRET})
+        self.task = task
+        self.ids = {
+            "task_id": task["id"],
+            "run_id": claim["run"]["id"],
+            "comment_id": comment["id"],
+            "approval_id": self.approval["id"],
+            "key_id": key["key_id"],
+        }
+
+    def state(self) -> list[Any]:
+        """Every row of the organization in every table."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT table_name FROM information_schema.columns WHERE column_name = 'organization_id'"
+                " AND table_name ~ '^(coordination|approvals)_' AND table_name !~ '_(unnumbered|position)'"
+                " ORDER BY table_name"
+            )
+            rows = []
+            for (table,) in cursor.fetchall():
+                cursor.execute(
+                    f'SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM "{table}" t'
+                    " WHERE organization_id = %s",
+                    [self.company.organization.pk],
+                )
+                rows.append((table, cursor.fetchone()))
+        assert len(rows) > 10
+        return rows
+
+
+@pytest.fixture
+def x(web: Server) -> Iterator[Full]:
+    """The organization whose ids are known."""
+    company = found_company(web.url)
+    yield Full(company)
+    for agent in company.agents:
+        agent.close()
+
+
+def random_ids() -> dict[str, str]:
+    """Ids of the right kinds that nobody has."""
+    return {name: f"{prefix}_{uuid.uuid4().hex}" for name, prefix in PREFIXES.items()}
+
+
+def told(answer: Any) -> tuple[int, Any]:
+    """Status and body without the request's id."""
+    assert SECRET not in answer.text
+    return answer.status_code, answer.json().get("error") or answer.json()["data"]
+
+
+def test_with_another_organizations_key_every_route_answers_as_for_a_random_id(x: Full, agent: Agent) -> None:
+    own = agent.create("Y's own")
+    before = x.state()
+    for call in offered():
+        if not call.names and call.route != "approvals":
+            continue
+        known, unknown = (
+            told(agent.send(call.method, call.path(ids), call.body(ids))) for ids in (x.ids, random_ids())
+        )
+        assert known == unknown, call
+        if call.method == "GET" and call.route == "approvals":
+            assert known[1]["approvals"] == []
+        else:
+            assert known[0] == (403 if call.human_only else 404), call
+        if "comment_id" in call.names:
+            # A task of one's own does not open another's comment either.
+            mixed = {**x.ids, "task_id": own["id"]}
+            assert told(agent.send(call.method, call.path(mixed), call.body(mixed))) == unknown
+    assert x.state() == before
+
+
+def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent) -> None:
+    before = x.state()
+    creator = x.agent.get("/principal")["principal_id"]
+    nobody = random_ids()
+    for ids, principal in ((x.ids, creator), (nobody, f"agent_{uuid.uuid4().hex}")):
+        for path, noun in (
+            (f"/tasks?created_by={principal}", "tasks"),
+            (f"/runs?task={ids['task_id']}", "runs"),
+            (f"/runs?agent={principal}", "runs"),
+            (f"/approvals?task={ids['task_id']}", "approvals"),
+            (f"/approvals?requested_by={principal}", "approvals"),
+            (f"/events?task_id={ids['task_id']}", "events"),
+        ):
+            assert agent.get(path)[noun] == [], path
+    for path, body in (
+        ("/tasks", {"title": "Mine", "depends_on": ["{task_id}"]}),
+        ("/tasks/claim", {"task_id": "{task_id}"}),
+        (
+            "/tasks/{task_id}/comments",
+            {"body": "?", "blocking": True, "run_id": "{run_id}", "epoch": 1},
+        ),
+    ):
+
+        def fill(value: Any, ids: dict[str, str]) -> Any:
+            if isinstance(value, list):
+                return [fill(item, ids) for item in value]
+            return value.format(**ids) if isinstance(value, str) else value
+
+        answers = [
+            told(
+                agent.send(
+                    "POST", path.format(**ids), {name: fill(value, ids) for name, value in body.items()}
+                )
+            )
+            for ids in (x.ids, nobody)
+        ]
+        assert answers[0] == answers[1]
+        assert answers[0][0] in (400, 404)
+    # A run of X named together with a task of one's own.
+    mine = agent.create()
+    ask = {"body": "?", "blocking": True, "run_id": x.ids["run_id"], "epoch": 1}
+    agent.refused("NOT_FOUND", f"/tasks/{mine['id']}/comments", ask)
+    assert x.state() == before
+
+
+def test_lists_and_the_log_hold_only_ones_own(x: Full, agent: Agent, company: Company) -> None:
+    mine = agent.create("Y's own")
+    assert [task["id"] for task in agent.get("/tasks")["tasks"]] == [mine["id"]]
+    assert agent.get("/runs")["runs"] == []
+    assert {key["principal_id"] for key in agent.get("/keys")["keys"]} == {
+        agent.get("/principal")["principal_id"]
+    }
+    assert [one["name"] for one in agent.get("/principals")["principals"]] == ["ada"]
+    cursor = x.agent.get("/tasks?limit=1")["next_cursor"]
+    assert cursor is None or agent.get(f"/tasks?cursor={cursor}")["tasks"]
+    seen = events_of(agent)
+    assert [event["task_id"] for event in seen if event["task_id"]] == [mine["id"]]
+    assert SECRET not in str(seen)
+    # Each organization's positions begin at one and have no gaps.
+    assert [int(event["cursor"]) for event in seen] == list(range(1, len(seen) + 1))
+
+
+def test_names_do_not_collide(x: Full, agent: Agent, company: Company) -> None:
+    twin = company.agent(f"{SECRET}-agent")
+    assert twin.get("/principal")["organization_id"] != x.agent.get("/principal")["organization_id"]
+    key = {"Idempotency-Key": "shared"}
+    first = x.agent.post("/tasks", {"title": "One"}, headers=key)
+    assert twin.post("/tasks", {"title": "Two"}, headers=key)["id"] != first["id"]
+
+
+def test_a_person_of_both_acts_where_the_object_is(x: Full, agent: Agent, company: Company) -> None:
+    """The object's organization decides; a person of Y alone meets nothing of X."""
+    both, stranger = x.human, company.human("admin")
+    identity.add_member(company.organization, both.user, "viewer")  # type: ignore[arg-type]
+    before = x.state()
+    session = Session(stranger, agent.url)
+    for call in offered():
+        if call.human_only:
+            known, unknown = (
+                told(session.post(f"/v1{call.path(ids)}", call.body(ids))) for ids in (x.ids, random_ids())
+            )
+            assert known == unknown, call
+            assert known[0] == 404
+    assert x.state() == before
+    session.client.close()
+    of_both = Session(Human(both.user, x.company.organization, both.role), agent.url)
+    task = agent.create()
+    # An admin of X is but a viewer here.
+    refused = of_both.post(f"/v1/tasks/{task['id']}/priority", {"priority": 3})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
+    assert of_both.decide(x.approval, x.approval["options"][0]).status_code == 200
+    of_both.client.close()
+    assert x.agent.get(f"/approvals/{x.ids['approval_id']}")["decision"] == x.approval["options"][0]
+    # An agent of X that belongs to the person of both lists X alone.
+    owned = x.company.agent("owned", owner=both.user)
+    assert {task["id"] for task in owned.get("/tasks")["tasks"]} == {x.ids["task_id"]}

@@ -1,0 +1,105 @@
+"""What can be looked at live: the board of an organization, and the page of a task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from coordination import events
+from coordination.board import fragments, state, task_fragments, task_state
+from coordination.board.rows import BoardState
+from coordination.board.task_state import TaskState
+from coordination.locks import clock
+from coordination.models import Organization, Run, Task
+from titen.api.ids import read_id
+
+from .channels import Fragments, Source, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSight:
+    """A board as it was read, and the position of the newest event then."""
+
+    board: BoardState
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSight:
+    """A task's page as it was read, with the newest event's position and the last heartbeat then."""
+
+    page: TaskState | None
+    position: int
+    beat: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKey:
+    """A task's page, as a channel's key."""
+
+    organization_id: UUID
+    task_id: UUID
+
+
+def _position(organization_id: UUID) -> int:
+    """The newest event's position, once everything committed has one."""
+    events.number()
+    return events.newest_position(organization_id)
+
+
+def _is_due(moment: datetime | None) -> bool:
+    return moment is not None and moment <= clock()
+
+
+def find_board(query: Mapping[str, str]) -> Subject | None:
+    """`?org=<slug>`."""
+    pk = Organization.objects.filter(slug=query.get("org", "")).values_list("pk", flat=True).first()
+    return Subject(pk, pk) if pk else None
+
+
+def read_board(organization_id: UUID, before: BoardSight | None) -> BoardSight:
+    """The board as it stands. When no event came and nothing fell due, only what heartbeats move is read."""
+    position = _position(organization_id)
+    if before is None or before.position != position or _is_due(before.board.due):
+        return BoardSight(state.read(organization_id), position)
+    return BoardSight(state.refresh_running(organization_id, before.board), position)
+
+
+def render_board(sight: BoardSight, role: str) -> Fragments:
+    """The board's sections for one role."""
+    return fragments.render(sight.board, role)
+
+
+def find_task(query: Mapping[str, str]) -> Subject | None:
+    """`?id=task_…`."""
+    if (task_id := read_id("task", query.get("id", ""))) is None:
+        return None
+    organization = Task.objects.filter(pk=task_id).values_list("organization_id", flat=True).first()
+    return Subject(TaskKey(organization, task_id), organization) if organization else None
+
+
+def read_task(key: TaskKey, before: TaskSight | None) -> TaskSight:
+    """The page as it stands; the one before when no event came, nothing fell due and no heartbeat arrived."""
+    position = _position(key.organization_id)
+    beat = (
+        Run.objects.filter(task_id=key.task_id, ended_at=None)
+        .values_list("pk", "progress", "status_line", "lease__renewed_at", "lease__expires_at")
+        .first()
+    )
+    if before is None or (before.position, before.beat) != (position, beat):
+        known = None
+    else:
+        known = None if before.page and _is_due(before.page.due) else before
+    return known or TaskSight(task_state.read(key.organization_id, key.task_id), position, beat)
+
+
+def render_task(sight: TaskSight, role: str) -> Fragments:
+    """The page's sections for one role."""
+    return task_fragments.render(sight.page, role) if sight.page else {}
+
+
+SOURCES = {
+    "/live/board": Source(find_board, read_board, render_board, fragments.as_message),
+    "/live/task": Source(find_task, read_task, render_task, fragments.as_message),
+}
