@@ -15,9 +15,6 @@ from .models import Blocker, CapabilityProfile, Task, TaskDependency
 from .sweeping import sweep_batch
 from .times import stamp
 
-# How many heads of the queue a claim looks at before it gives up passing over locked rows.
-DEPTH = 16
-
 
 def check_ttl(ttl_seconds: int | None, field: str = "ttl_seconds") -> int | None:
     """Refuse a TTL out of the published range; it is never clamped."""
@@ -44,7 +41,6 @@ def claim(
         "capabilities": capabilities,
         "ttl": check_ttl(ttl_seconds),
         "task": task_id,
-        "depth": DEPTH,
     }
     by_id = task_id is not None
     row = _attempt(credential, params, by_id=by_id)

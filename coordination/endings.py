@@ -1,6 +1,7 @@
 """The SQL that ends a run by its holder: complete, fail, release; alone or with the next claim."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from .statements import CLAIM_COLUMNS, CLAIM_FROM, JEOPARDY, UNLIMITED, claim_parts, logged, steady
 from .transitions import TASK
@@ -71,6 +72,7 @@ ENDINGS = {
 KINDS = {"complete": "task.completed", "fail": "task.failed", "release": "task.released"}
 
 
+@cache
 def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
     """End `%(run)s` under `%(epoch)s`. One row when it moved (with the next claim), none when refused."""
     ending = ENDINGS[verb]

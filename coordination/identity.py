@@ -48,7 +48,11 @@ def check_email(email: str) -> str:
     """An address in lower case. Only what no mail system takes is refused: the local part is anybody's."""
     address = email.strip().lower()
     local, at, domain = address.rpartition("@")
-    if not (local and at and domain) or len(address) > 254 or any(c.isspace() or ord(c) < 32 for c in address):
+    if (
+        not (local and at and domain)
+        or len(address) > 254
+        or any(c.isspace() or ord(c) < 32 for c in address)
+    ):
         raise invalid("email", "must be an address such as ada@example.org.")
     return address
 

@@ -10,7 +10,7 @@ from titen.errors import Refused, invalid, not_found
 
 from . import endings, events, participants, statements
 from .callers import Caller, Credential, by_principal
-from .claims import DEPTH, check_ttl, claim
+from .claims import check_ttl, claim
 from .database import Row, fetch, fetch_all
 from .leases import renew_human
 from .locks import hold_task
@@ -158,7 +158,6 @@ def _end(
         "epoch": epoch,
         "capabilities": capabilities,
         "ttl": check_ttl(ttl_seconds),
-        "depth": DEPTH,
         "frees": False,
         **extra,
     }

@@ -9,6 +9,8 @@ UPDATE of a row that it may have waited for sets every column that a CHECK ties 
 to the value that the guard has made sure of.
 """
 
+from functools import cache
+
 from django.conf import settings
 
 # Of a lease `l`, at the moment that replaces `{at}`.
@@ -95,6 +97,11 @@ PROFILE_ADMITTED = """NOT EXISTS (
                 WHERE r.organization_id = f.organization_id AND r.ended_at IS NULL AND x.capability = ANY (g.capabilities)))"""
 
 
+# How many heads of the queue a claim looks at before it gives up passing over locked rows. A literal: with
+# LIMIT as a parameter PostgreSQL plans the statement anew each time.
+DEPTH = "16"
+
+
 def candidates(*, depth: str, admission: str) -> str:
     """The heads of the fitting profiles' queues, merged: highest priority, then oldest."""
     return f"""
@@ -130,7 +137,7 @@ def claim_parts(*, by_id: bool = False, patient: bool = False, limited: bool = F
         WHERE {READY} AND {admission} AND c.within"""
     else:
         named = ""
-        depth = "1" if patient else "%(depth)s"
+        depth = "1" if patient else DEPTH
         source = f"""CROSS JOIN LATERAL ({candidates(depth=depth, admission=admission)}) n
         JOIN coordination_task t ON t.id = n.id
         WHERE {READY_BY_ID} AND c.within
@@ -196,6 +203,7 @@ CLAIM_FROM = """claimed r CROSS JOIN moved m CROSS JOIN lease l
     JOIN coordination_capabilityprofile f ON f.id = m.profile_id"""
 
 
+@cache
 def claim(*, caller: str, by_id: bool = False, patient: bool = False, limited: bool = False) -> str:
     """One claim. Always answers one row for a good caller: its columns are null when nothing was claimed.
 
@@ -213,6 +221,7 @@ def claim(*, caller: str, by_id: bool = False, patient: bool = False, limited: b
     FROM caller c LEFT JOIN (SELECT {CLAIM_COLUMNS} FROM {CLAIM_FROM}) x ON true"""
 
 
+@cache
 def heartbeat(*, caller: str) -> str:
     """Renew a lease and note progress: lease and run only, so that nothing else waits for it."""
     return f"""WITH {caller}, mine AS MATERIALIZED (

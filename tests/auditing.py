@@ -5,12 +5,13 @@ from typing import Any
 
 from django.contrib import admin
 from django.test import Client
+from django.urls import reverse
 
 from approvals import decisions, requests
 from approvals.models import Vote
 from coordination import admission, claims, comments, events, runs, tasks
 from coordination.callers import by_principal
-from coordination.models import StoredAnswer, Task, UnnumberedEvent, User
+from coordination.models import Event, Organization, StoredAnswer, Task, UnnumberedEvent, User
 from titen.api.doors import transact
 
 from .cast import Company, Human
@@ -87,3 +88,26 @@ def rows_of(model: Any, world: World) -> Any:
         task = Task.objects.filter(organization=world.company.organization, status="blocked").earliest("pk")
         transact(lambda: tasks.set_priority(world.admin.caller, task.pk, priority=1))
     return found
+
+
+def verb_url(model: Any, verb: str, row: Any = None) -> str:
+    """The page of a verb."""
+    if row is None:
+        return reverse(f"admin:{name_of(model)}_verb", args=[verb])
+    return reverse(f"admin:{name_of(model)}_row_verb", args=[row.pk, verb])
+
+
+def send(browser: Client, model: Any, verb: str, row: Any = None, **values: Any) -> Any:
+    """Send a verb's form."""
+    return browser.post(verb_url(model, verb, row), values)
+
+
+def last_event(organization: Organization) -> Event:
+    """The latest event of an organization."""
+    return Event.objects.filter(organization=organization).latest("seq")
+
+
+def refused(answer: Any, status: int, words: str) -> None:
+    """The page says why not."""
+    assert answer.status_code == status
+    assert words in answer.content.decode()

@@ -82,7 +82,7 @@ def eventually[T](look: Callable[[], T], within: float = 20.0) -> T:
 
 
 class Stream:
-    """A reader of server-sent events: `events` are (name, data), `pings` counts comments."""
+    """A reader of server-sent events: `events` are (name, data), `pings` counts signs of life."""
 
     def __init__(self, url: str, session: str, **query: str) -> None:
         self._client = httpx.Client(timeout=httpx.Timeout(40, read=None))
@@ -105,14 +105,15 @@ class Stream:
         with contextlib.suppress(httpx.HTTPError, OSError):
             for line in self.answer.iter_lines():
                 field, _, value = line.partition(": ")
-                if line.startswith(":"):
-                    self.pings += 1
-                elif field == "event":
+                if field == "event":
                     name = value
                 elif field == "data" or line == "data:":
                     data.append(value)
                 elif not line and data:
-                    self.events.append((name, "\n".join(data)))
+                    if name == "alive":
+                        self.pings += 1
+                    else:
+                        self.events.append((name, "\n".join(data)))
                     name, data = "", []
         self.ended.set()
 

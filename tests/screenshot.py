@@ -11,9 +11,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from .browser import launch
-from .processes import REPOSITORY, Up
+from .processes import Up
 
-PICTURES = REPOSITORY / ".github"
+PICTURES = Path(__file__).resolve().parent.parent / ".github"
 WINDOW = {"width": 1280, "height": 900}
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from django.apps import apps
 from django.contrib.admin.models import LogEntry
-from django.db import DatabaseError, connection, transaction
+from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -215,7 +215,9 @@ def test_no_secret_and_no_digest_stands_on_any_page(world: World, browser: Clien
     seen = ""
     for model in PAGES:
         for url in [list_url(model), *(row_url(model, row.pk) for row in rows_of(model, world)[:20])]:
-            seen += browser.get(url).content.decode()
+            page = browser.get(url)
+            assert page.status_code == 200, url
+            seen += page.content.decode()
     assert "auditee" in seen
     assert not [needle for needle in needles if needle in seen]
 
@@ -254,31 +256,6 @@ def test_who_is_no_admin_of_anything_sees_nothing(world: World) -> None:
         User.objects.filter(pk=operator.pk).update(is_staff=staff)
         browser = log_in(operator)
         assert {browser.get(list_url(model)).status_code for model in PAGES} == {status}
-
-
-@pytest.mark.parametrize(
-    "statement", ["UPDATE {table} SET {column} = {column}", "DELETE FROM {table}", "TRUNCATE {table}"]
-)
-def test_the_application_cannot_change_or_delete_events(world: World, statement: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT DISTINCT tableoid::regclass::text FROM coordination_event")
-        partitions = [row[0] for row in cursor.fetchall()]
-    assert partitions
-    before = Event.objects.count()
-    for table in [
-        "coordination_event",
-        "coordination_event_default",
-        *partitions,
-        "coordination_event_position",
-    ]:
-        column = "event_id" if table.endswith("position") else "kind"
-        with (
-            pytest.raises(DatabaseError, match="permission denied"),
-            transaction.atomic(),
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(statement.format(table=table, column=column))
-    assert Event.objects.count() == before
 
 
 def test_pages_hold_nothing_inline(world: World, browser: Client) -> None:

@@ -1,9 +1,9 @@
-"""The admin in Chromium, and its counts on tables that are too big to count."""
+"""The admin in Chromium, its counts of what is too big to count, and the log that nobody can change."""
 
 import time
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import FloatField, Func, TextField, Value
 from django.urls import reverse
 from playwright.sync_api import sync_playwright
@@ -34,9 +34,9 @@ def test_the_admin_works_in_a_browser_under_the_content_policy(world: World, web
         )
         page.on("pageerror", lambda problem: problems.append(str(problem)))
         page.goto(f"{web.url}/admin/")
-        page.fill("#id_username", world.admin.user.email)
-        page.fill("#id_password", PASSWORD)
-        page.click("input[type=submit]")
+        page.fill("[name=username]", world.admin.user.email)
+        page.fill("[name=password]", PASSWORD)
+        page.press("[name=password]", "Enter")
         page.wait_for_selector("text=What there is")
         for model in PAGES:
             page.goto(f"{web.url}{reverse(f'admin:{name_of(model)}_changelist')}")
@@ -61,3 +61,28 @@ def test_a_count_that_takes_too_long_is_estimated(world: World, monkeypatch: pyt
     with connection.cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         assert cursor.fetchone() == ("0",)
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE {table} SET {column} = {column}", "DELETE FROM {table}", "TRUNCATE {table}"]
+)
+def test_the_application_cannot_change_or_delete_events(world: World, statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT DISTINCT tableoid::regclass::text FROM coordination_event")
+        partitions = [row[0] for row in cursor.fetchall()]
+    assert partitions
+    before = Event.objects.count()
+    for table in [
+        "coordination_event",
+        "coordination_event_default",
+        *partitions,
+        "coordination_event_position",
+    ]:
+        column = "event_id" if table.endswith("position") else "kind"
+        with (
+            pytest.raises(DatabaseError, match="permission denied"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(statement.format(table=table, column=column))
+    assert Event.objects.count() == before

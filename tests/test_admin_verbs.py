@@ -1,7 +1,5 @@
 """What the admin changes, it changes through rules: each leaves an event, and a refusal is a sentence."""
 
-from typing import Any
-
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
@@ -13,7 +11,6 @@ from coordination import identity, tasks
 from coordination.models import (
     ApiKey,
     CapabilityLimit,
-    Event,
     Membership,
     Organization,
     Principal,
@@ -28,7 +25,7 @@ from titen.api.doors import transact
 from titen.api.ids import public_id
 from titen.errors import Refused
 
-from .auditing import PAGES, World, log_in, name_of, page_of, populate
+from .auditing import PAGES, World, last_event, log_in, page_of, populate, refused, send
 from .cast import PASSWORD, found_company
 from .dump import changed_since, table_digests
 
@@ -60,29 +57,6 @@ def root(static_files: None) -> Client:
     """The browser of somebody who sees everything and is a member of nothing."""
     slug = found_company().organization.slug
     return log_in(User.objects.create_superuser(f"root-{slug}@example.org", PASSWORD))
-
-
-def verb_url(model: Any, verb: str, row: Any = None) -> str:
-    """The page of a verb."""
-    if row is None:
-        return reverse(f"admin:{name_of(model)}_verb", args=[verb])
-    return reverse(f"admin:{name_of(model)}_row_verb", args=[row.pk, verb])
-
-
-def send(browser: Client, model: Any, verb: str, row: Any = None, **values: Any) -> Any:
-    """Send a verb's form."""
-    return browser.post(verb_url(model, verb, row), values)
-
-
-def last_event(organization: Organization) -> Event:
-    """The latest event of an organization."""
-    return Event.objects.filter(organization=organization).latest("seq")
-
-
-def refused(answer: Any, status: int, words: str) -> None:
-    """The page says why not."""
-    assert answer.status_code == status
-    assert words in answer.content.decode()
 
 
 def test_these_are_all_verbs() -> None:

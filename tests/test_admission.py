@@ -6,12 +6,15 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
+from coordination import claims
+from coordination.callers import by_principal
 from coordination.models import CapabilityLimit
 
 from .cast import Agent, Company
-from .clockwork import let_lease_run_out, sql
-from .locking import together
+from .clockwork import let_lease_run_out, sql, uuid_of
+from .locking import Work, together, wait_until_blocked
 
 THREADS = 16
 LIMIT = 3
@@ -28,8 +31,6 @@ def open_runs(company: Company) -> int:
 @contextmanager
 def watched(company: Company) -> Iterator[list[int]]:
     """The numbers of open runs that somebody sees who looks all the time."""
-    from django.db import connection
-
     seen: list[int] = []
     stop = threading.Event()
 
@@ -74,6 +75,8 @@ def test_as_many_as_allowed_are_admitted_at_once(company: Company, agent: Agent,
     for _ in range(THREADS):
         agent.create(required_capabilities=needs)
     claims = together(*[worker.claim for worker in crowd])
+    for worker in crowd:
+        worker.close()
     assert sum(claim is not None for claim in claims) == LIMIT == open_runs(company)
 
 
@@ -108,6 +111,27 @@ def test_never_more_while_all_claim_and_complete(company: Company, agent: Agent,
     assert seen
     assert max(seen) <= LIMIT
     for worker in crowd:
+        worker.close()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_who_comes_second_counts_the_run_of_who_came_first(
+    company: Company, agent: Agent, limit: str
+) -> None:
+    """The first claim has its run and has not committed: the second waits, though for another task."""
+    make, needs = LIMITS[limit]
+    first, second, *others = make(company)
+    one, two, *_ = [agent.create(required_capabilities=needs)["id"] for _ in range(LIMIT + 1)]
+    for _ in range(LIMIT - 1):
+        agent.create(priority=9, required_capabilities=needs)
+        assert second.claim()
+    with transaction.atomic():
+        assert claims.claim(by_principal(first.principal.pk), task_id=uuid_of(one))
+        late = Work(lambda: second.refused("NOT_CLAIMABLE", "/tasks/claim", {"task_id": two}))
+        wait_until_blocked()
+    assert late.outcome()["details"]["waits_for"][0]["kind"] == "admission"
+    assert open_runs(company) == LIMIT
+    for worker in (first, second, *others):
         worker.close()
 
 

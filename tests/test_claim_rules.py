@@ -75,10 +75,10 @@ def test_a_wish_beyond_the_agents_capabilities_is_refused_before_anything_is_don
     agent.create()
     wish = {"capabilities": ["python", "root"]}
     if verb == "claim":
-        path, body = "/tasks/claim", wish
+        path, body = "/tasks/claim", dict[str, Any](wish)
     else:
         claim = worker.claim(task_id=task)
-        more = {"error": "no network"} if verb == "fail" else {}
+        more: dict[str, Any] = {"error": "no network"} if verb == "fail" else {}
         path = f"/runs/{claim['run']['id']}/{verb}"
         body = {"epoch": claim["lease"]["epoch"], "claim_next": True, **wish, **more}
     before = rows_of(task)
@@ -224,7 +224,8 @@ TTLS = {
 def test_the_ttl_is_whose_wish_comes_first(company: Company, agent: Agent, case: str) -> None:
     wish, of_task, of_organization, right = TTLS[case]
     Organization.objects.filter(pk=company.organization.pk).update(lease_ttl_seconds=of_organization)
-    agent.create(**({"lease_ttl_seconds": of_task} if of_task else {}))
+    more: dict[str, Any] = {"lease_ttl_seconds": of_task} if of_task else {}
+    agent.create(**more)
     claim = agent.claim(**({"ttl_seconds": wish} if wish else {}))
     assert claim["lease"]["ttl_seconds"] == right
     assert claim["heartbeat_interval_seconds"] == pytest.approx(right / 3)

@@ -6,18 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import httpx
-from django.db import connection
+import pytest
+from django.db import OperationalError, connection
+from psycopg.errors import DeadlockDetected
 
 from coordination import sweeping, tasks
+from coordination.locks import hold_task
 from coordination.models import Principal
 from titen.api.doors import transact
+from titen.api.envelope import as_refusal
 from titen.errors import CODES, Refused
 
 from .cast import Agent
 from .clockwork import sql
-from .locking import Work, second_connection, until, wait_until_blocked
+from .locking import PATIENCE, together, until
 from .plugin import FOLDER
 from .scenes import Stage, question, set_stage
 from .servers import Server
@@ -147,7 +152,9 @@ def test_random_moves_on_few_tasks_never_deadlock(web: Server) -> None:
     known += [stage.holder.create(f"Task {number}", depends_on=known[:2])["id"] for number in range(2)]
     before, begin, end = deadlocks(), log_size(), time.monotonic() + SECONDS
     problems: list[BaseException] = []
-    agents = [AnyAgent(stage.company.agent(), known, SEED + number) for number in range(AGENTS)]
+    agents: list[AnyAgent] = [
+        AnyAgent(stage.company.agent(), known, SEED + number) for number in range(AGENTS)
+    ]
     humans = [AnyHuman(stage, known, SEED - number) for number in range(HUMANS)]
 
     def repeat(step: Callable[[], Any]) -> None:
@@ -159,13 +166,15 @@ def test_random_moves_on_few_tasks_never_deadlock(web: Server) -> None:
         finally:
             connection.close()
 
-    steps = [actor.step for actor in (*agents, *humans)] + [sweeping.sweep] * SWEEPERS
+    actors: list[AnyAgent | AnyHuman] = [*agents, *humans]
+    steps: list[Callable[[], Any]] = [actor.step for actor in actors]
+    steps += [sweeping.sweep] * SWEEPERS
     threads = [threading.Thread(target=repeat, args=(step,)) for step in steps]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    answers: Counter[str] = sum((actor.answers for actor in (*agents, *humans)), Counter())
+    answers: Counter[str] = sum((actor.answers for actor in actors), Counter())
     assert not problems, problems[:3]
     assert not {code for code in answers if code != "ok" and CODES[code].status >= 500}, answers
     assert answers["ok"] > 200, answers
@@ -176,20 +185,37 @@ def test_random_moves_on_few_tasks_never_deadlock(web: Server) -> None:
     stage.holder.close()
 
 
-def test_the_probe_can_see_a_deadlock(web: Server) -> None:
-    """Two transactions that lock two tasks crosswise, as no rule does."""
+def test_a_deadlock_is_retried_once_at_the_door(web: Server) -> None:
+    """Two moves that lock two tasks crosswise, as no rule does: one is undone by the server, both succeed."""
     stage = set_stage(web.url)
     one, two = (tasks.create(stage.holder.caller, title="Crossed").pk for _ in range(2))
-    before = deadlocks()
-    with second_connection() as left, second_connection() as right:
-        left.lock_task(one)
-        right.lock_task(two)
-        waiting = Work(lambda: left.lock_task(two))
-        wait_until_blocked(right)
-        crossing = Work(lambda: right.lock_task(one))
-        for work in (waiting, crossing):
-            try:
-                work.outcome()
-            except Exception:
-                break
-    until(lambda: deadlocks() > before, "a counted deadlock")
+    organization, before = stage.company.organization.pk, deadlocks()
+    both_hold_one = threading.Barrier(2)
+    tries: Counter[str] = Counter()
+
+    def cross(name: str, first: UUID, second: UUID) -> Callable[[], Any]:
+        def work() -> None:
+            tries[name] += 1
+            hold_task(organization, first)
+            if tries[name] == 1:
+                both_hold_one.wait(PATIENCE)
+            hold_task(organization, second)
+
+        return lambda: transact(work)
+
+    assert together(cross("there", one, two), cross("back", two, one)) == [None, None]
+    assert sum(tries.values()) == 3
+    until(lambda: deadlocks() == before + 1, "a counted deadlock")
+
+
+def test_a_second_deadlock_is_told_as_overload() -> None:
+    tries = []
+
+    def unlucky() -> None:
+        tries.append(1)
+        raise OperationalError("deadlock detected") from DeadlockDetected("deadlock detected")
+
+    with pytest.raises(OperationalError) as problem:
+        transact(unlucky)
+    refused = as_refusal(problem.value)
+    assert (len(tries), refused.code, refused.retry_after) == (2, "OVERLOADED", 1)

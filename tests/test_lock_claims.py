@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from coordination import claims, runs, sweeping
+from coordination import claims, runs, statements, sweeping
 from coordination.callers import by_principal
 
 from .clockwork import kinds_since, last_seq, sql, uuid_of
@@ -27,6 +27,8 @@ def stage(web: Server) -> Iterator[Stage]:
 def test_a_claim_does_not_pass_over_a_task_that_somebody_comments_on(stage: Stage) -> None:
     scene = make_scene(stage, "todo")
     with second_connection() as other:
+        # The foreign key's lock on the task, which an ordinary INSERT takes when it commits, is taken now.
+        other.run("SET CONSTRAINTS ALL IMMEDIATE")
         other.run(COMMENT, scene.task)
         assert stage.holder.claim()["task"]["id"] == scene.task_id
         other.commit()
@@ -59,7 +61,8 @@ def test_nothing_is_said_only_after_the_locked_tasks_were_waited_for(stage: Stag
 
 def test_who_lost_all_that_it_saw_looks_behind_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a claim waits for the first of the many it saw, others take them all: there may be more."""
-    monkeypatch.setattr(claims, "DEPTH", 2)
+    monkeypatch.setattr(statements, "DEPTH", "2")
+    monkeypatch.setattr(statements, "claim", statements.claim.__wrapped__)
     made = [stage.holder.create(f"Task {number}")["id"] for number in range(4)]
     with second_connection() as other:
         for task in made[:3]:
@@ -90,7 +93,8 @@ def test_a_claim_that_waits_for_one_task_holds_no_other(stage: Stage) -> None:
         claim = Work(lambda: claims.claim(by_principal(stage.holder.principal.pk)))
         wait_until_blocked(other)
         other.run(
-            "UPDATE coordination_task SET not_before = clock_timestamp() + interval '1 h' WHERE id = %s", first
+            "UPDATE coordination_task SET not_before = clock_timestamp() + interval '1 h' WHERE id = %s",
+            first,
         )
         other.commit()
         wait_until_blocked(third)

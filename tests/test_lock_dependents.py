@@ -10,7 +10,7 @@ from coordination import runs, tasks
 from coordination.callers import by_principal
 
 from .clockwork import uuid_of
-from .locking import Work, wait_until_blocked
+from .locking import LOCK_TASK, Work, second_connection, wait_until_blocked
 from .scenes import Scene, Stage, make_scene, set_stage
 from .servers import Server
 
@@ -90,3 +90,50 @@ def test_cancellation_blocks_a_dependent_that_is_reopened_while_it_waits(stage: 
     cancelling.outcome()
     assert [wait["kind"] for wait in after.shown["waits_for"]] == ["dependency", "dependency"]
     assert (after.shown["status"], after.shown["open_blockers"]) == ("blocked", 1)
+
+
+def _complete(first: Scene, after: list[Scene]) -> Any:
+    return first.send("complete")
+
+
+def _cancel(first: Scene, after: list[Scene]) -> Any:
+    return first.stage.holder.post(f"/tasks/{first.task_id}/cancel")
+
+
+def _reopen(first: Scene, after: list[Scene]) -> Any:
+    return first.by_human(tasks.reopen)
+
+
+def _create(first: Scene, after: list[Scene]) -> Any:
+    return first.stage.holder.create("Last", depends_on=[scene.task_id for scene in reversed(after)])
+
+
+# How the first task stands, and the move that locks the two which depend on it.
+SEVERAL: dict[str, tuple[str, Any]] = {
+    "complete": ("held", _complete),
+    "cancel": ("held", _cancel),
+    "reopen": ("done", _reopen),
+    "create": ("todo", _create),
+}
+
+
+@pytest.mark.parametrize("move", SEVERAL)
+def test_several_tasks_are_locked_in_the_order_of_their_ids(stage: Stage, move: str) -> None:
+    """Who waits for the one with the lower id holds none with a higher id; so nobody waits in a circle."""
+    state, make = SEVERAL[move]
+    first = make_scene(stage, "held" if state == "done" else state)
+    after = [Scene(stage).create(depends_on=[first.task_id]) for _ in range(2)]
+    if state == "done":
+        first.send("complete")
+    low, high = sorted(scene.task for scene in after)
+    with second_connection() as other, second_connection() as third:
+        # A later version of the row comes after the other one in the table.
+        other.run("UPDATE coordination_task SET description = 'Changed.' WHERE id = %s", low)
+        other.commit()
+        other.lock_task(low)
+        moving = Work(lambda: make(first, after))
+        wait_until_blocked(other)
+        assert third.run(f"{LOCK_TASK} NOWAIT", high)
+        third.commit()
+        other.commit()
+        moving.outcome()

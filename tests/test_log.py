@@ -152,8 +152,8 @@ def chain(company: Company) -> list[bool]:
     previous, holds = bytes(32), []
     places = EventPosition.objects.filter(organization=company.organization).order_by("position")
     for place in places:
-        event = Event.objects.filter(pk=place.event_id).values().get()
-        event.update(event_id=event["id"], event_created_at=event["created_at"])
+        found: dict[str, Any] = dict(Event.objects.filter(pk=place.event_id).values().get())
+        event = {**found, "event_id": found["id"], "event_created_at": found["created_at"]}
         holds.append(events.digest(previous, place.position, event) == bytes(place.digest))
         previous = bytes(place.digest)
     return holds

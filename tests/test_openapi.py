@@ -2,10 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from django.core.management import call_command
 from django.urls import URLPattern
 from drf_spectacular.validation import validate_schema
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -47,6 +49,10 @@ def test_the_document_is_valid_openapi_3_1() -> None:
     for schema in schemas.values():
         Draft202012Validator.check_schema(schema)
     assert refs(document()) <= {f"#/components/schemas/{name}" for name in schemas}
+
+
+def test_it_is_made_without_a_warning(tmp_path: Path) -> None:
+    call_command("spectacular", "--fail-on-warn", "--validate", "--file", str(tmp_path / "openapi.yaml"))
 
 
 def test_the_document_has_exactly_the_routes() -> None:

@@ -1,6 +1,15 @@
 """Input that others' servers stumbled over. Everything here must be taken as it is, or refused by name."""
 
+import json
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
+
+from hypothesis import strategies as st
+
+from .openapi import document
+
+Sent = tuple[str, bytes, dict[str, str]]
 
 RANDOM = "0197f0c2a1b27c3d8e4f5a6b7c8d9e0f"
 DEEP = b'{"payload":' + b"[" * 70 + b"]" * 70 + b"}"
@@ -54,3 +63,97 @@ CONTENT_TYPES = [
     "x",
 ]
 KEYS = ["", "k", "k" * 201, "\u00e9"]
+
+
+def example_of(schema: dict[str, Any], name: str, ids: dict[str, str]) -> Any:
+    """A plausible value for one field of a body."""
+    if name in ids:
+        return ids[name]
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "integer":
+            return max(1, schema.get("minimum", 1))
+        case "boolean":
+            return True
+        case "array":
+            return ["tasks:read"] if name == "scopes" else ["a", "b"] if name == "options" else []
+        case "object":
+            return {}
+        case "string" if schema.get("format") == "date-time":
+            return "2100-01-01T00:00:00Z" if name == "not_before" else "2026-12-20T00:00:00+05:30"
+    return "text"
+
+
+def body_fields(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fields that an operation's body has."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None:
+        return {}
+    found: dict[str, dict[str, Any]] = document()["components"]["schemas"][
+        content["schema"]["$ref"].rpartition("/")[2]
+    ]
+    return found["properties"]
+
+
+def single_faults(template: str, operation: dict[str, Any], ids: dict[str, str]) -> Iterator[Sent]:
+    """Every request in which exactly one thing is strange."""
+    path, json_body = template.format(**ids), {"Content-Type": "application/json"}
+    fields = body_fields(operation)
+    sound = {name: example_of(schema, name, ids) for name, schema in fields.items()}
+    content = json.dumps(sound).encode()
+    parts = template.split("/")
+    for position, part in enumerate(parts):
+        if part.startswith("{"):
+            for strange in IDS:
+                given = [*parts[:position], quote(strange, safe="%"), *parts[position + 1 :]]
+                yield "/".join(given).format(**ids), content, json_body
+    for query in QUERIES:
+        yield f"{path}?{query}", content, json_body
+    for name in [*fields, "surprise"] if fields else []:
+        for value in VALUES:
+            yield path, json.dumps({**sound, name: value}).encode(), json_body
+        yield (
+            path,
+            json.dumps({key: value for key, value in sound.items() if key != name}).encode(),
+            json_body,
+        )
+    for raw in RAW_BODIES if fields else [b"[]", b'{"a":1}', LARGE]:
+        yield path, raw, json_body
+    for kind in CONTENT_TYPES:
+        yield path, content, {"Content-Type": kind}
+    for key in KEYS:
+        yield path, content, {**json_body, "Idempotency-Key": key}
+
+
+@st.composite
+def malformed(draw: Any, template: str, operation: dict[str, Any], ids: dict[str, str]) -> Sent:
+    """A path with a query, a body and headers, each part of it sound or not."""
+    parts = []
+    for part in template.split("/"):
+        if part.startswith("{"):
+            known = ids[part[1:-1]]
+            part = draw(st.sampled_from([known] * 3 + [quote(item, safe="%") for item in IDS]))
+        parts.append(part)
+    query = draw(st.sampled_from([""] * len(QUERIES) + QUERIES))
+    fields = body_fields(operation)
+    weird = st.sampled_from(VALUES)
+    sound = {name: st.just(example_of(schema, name, ids)) for name, schema in fields.items()}
+    content = st.fixed_dictionaries(
+        {}, optional={name: st.one_of(value, weird) for name, value in sound.items()}
+    )
+    one_wrong = st.sampled_from([*fields, "surprise"]).flatmap(
+        lambda name: st.fixed_dictionaries(
+            {**{key: value for key, value in sound.items() if key != name}, name: weird}
+        )
+    )
+    raw = draw(
+        st.one_of(
+            st.one_of(content, one_wrong).map(lambda value: json.dumps(value).encode()),
+            st.sampled_from(RAW_BODIES),
+        )
+    )
+    kind = draw(st.sampled_from(["application/json"] * 6 + CONTENT_TYPES))
+    key = draw(st.sampled_from([None] * 6 + KEYS))
+    headers = {"Content-Type": kind} | ({} if key is None else {"Idempotency-Key": key})
+    return "/".join(parts) + (f"?{query}" if query else ""), raw, headers

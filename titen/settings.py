@@ -91,6 +91,12 @@ if DATABASE_URL:
     database["CONN_MAX_AGE"] = None
     database["CONN_HEALTH_CHECKS"] = True
     database["OPTIONS"] = {
+        # A peer that vanished without a word is noticed within seconds, not by the kernel's two hours.
+        "connect_timeout": 5,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 10_000,
         **database.get("OPTIONS", {}),
         "options": f"-c role={DB_ROLE} -c timezone=UTC" if DB_ROLE else "-c timezone=UTC",
     }
@@ -213,6 +219,8 @@ LEASE_TTL_MAXIMUM = 86_400
 HUMAN_LEASE_TTL_SECONDS = env.int("TITEN_HUMAN_LEASE_TTL", 8 * 3600)
 # The share of the TTL without a renewal after which a lease is in jeopardy.
 JEOPARDY_SHARE = 2 / 3
+# How many waiting requests and streams the hub keeps open; one more is OVERLOADED, with Retry-After.
+HUB_LIMIT = env.int("TITEN_HUB_LIMIT", 2_000)
 APPROVAL_DEFAULT_SECONDS = 24 * 3600
 APPROVAL_MAXIMUM_SECONDS = 30 * 86_400
 

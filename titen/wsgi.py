@@ -17,7 +17,13 @@ class Handler(WSGIHandler):
         """Build the whole chain and the short one."""
         super().load_middleware(is_async)
         whole: Any = self._middleware_chain  # type: ignore[has-type]
-        short = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
+        handle = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]
+
+        def short(request: Any) -> Any:
+            response: Any = handle(request)
+            # Else the server sends the answer in chunks; in the whole chain a middleware does this.
+            response["Content-Length"] = str(len(response.content))
+            return response
 
         def choose(request: Any) -> Any:
             by_key = request.path.startswith("/v1/") and "HTTP_AUTHORIZATION" in request.META

@@ -8,15 +8,22 @@ from django.db import migrations, models
 
 import coordination.models.fields
 
+# RFC 9562, version 7, from the database's clock: PostgreSQL 18 has it, earlier ones put it together.
 UUID7 = """
-CREATE FUNCTION titen_uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
-    SELECT encode(
-        set_bit(set_bit(
-            overlay(uuid_send(gen_random_uuid())
-                placing substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-                FROM 1 FOR 6),
-            52, 1), 53, 1), 'hex')::uuid
-$$
+DO $do$ BEGIN
+    IF current_setting('server_version_num')::int >= 180000 THEN
+        CREATE FUNCTION titen_uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS 'SELECT uuidv7()';
+    ELSE
+        CREATE FUNCTION titen_uuid7() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+            SELECT encode(
+                set_bit(set_bit(
+                    overlay(uuid_send(gen_random_uuid())
+                        placing substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+                        FROM 1 FOR 6),
+                    52, 1), 53, 1), 'hex')::uuid
+        $$;
+    END IF;
+END $do$
 """
 
 
@@ -507,6 +514,7 @@ class Migration(migrations.Migration):
                 (
                     "principal",
                     models.ForeignKey(
+                        db_index=False,
                         on_delete=django.db.models.deletion.PROTECT,
                         related_name="leases",
                         to="coordination.principal",

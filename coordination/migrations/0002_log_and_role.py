@@ -23,6 +23,8 @@ CREATE TABLE coordination_event (
 CREATE TABLE coordination_event_default PARTITION OF coordination_event DEFAULT;
 -- The task page and the audit: what happened to one task.
 CREATE INDEX events_of_a_task ON coordination_event (task_id, seq) WHERE task_id IS NOT NULL;
+-- The history of a key, a principal, an approval or a comment in the admin.
+CREATE INDEX events_about_a_subject ON coordination_event (subject_id, seq) WHERE subject_id IS NOT NULL;
 -- One trace of a refused write per run, code and minute.
 CREATE INDEX refusals_of_a_run ON coordination_event (run_id, created_at) WHERE kind = 'run.refused';
 

@@ -68,7 +68,7 @@ class Lease(models.Model):
         Organization, on_delete=models.PROTECT, db_constraint=False, db_index=False, related_name="+"
     )
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, db_index=False, related_name="leases")
-    principal = models.ForeignKey(Principal, on_delete=models.PROTECT, related_name="leases")
+    principal = models.ForeignKey(Principal, on_delete=models.PROTECT, db_index=False, related_name="leases")
     purpose = models.CharField(max_length=400, blank=True, db_default="")
     epoch = models.BigIntegerField()
     ttl_seconds = models.PositiveIntegerField()

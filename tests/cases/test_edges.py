@@ -68,6 +68,7 @@ def test_what_ends_at_the_edge_is_ended_once_and_for_ever(company: Company, agen
         if answer.status_code == 200:
             # A success that was told is never undone.
             assert run["status"] == ended[ending["end"]], run
+            assert run["ended_at"] < run["lease"]["expires_at"], run
             fates[run["status"]] += 1
             continue
         code = answer.json()["error"]["code"]

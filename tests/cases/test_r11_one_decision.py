@@ -24,28 +24,33 @@ def two_people(company: Company, web: Server) -> Iterator[list[Session]]:
         session.client.close()
 
 
-def test_of_20_decisions_by_two_people_one_counts(
+def test_of_20_decisions_by_two_people_at_two_doors_one_counts(
     agent: Agent, awaiting_approval: Any, two_people: list[Session]
 ) -> None:
-    clicks = list(itertools.islice(itertools.product(two_people, ["Approve", "Deny"] * 5), 20))
-    answers = at_once(clicks, lambda click: click[0].decide(awaiting_approval, click[1]))
+    doors = [Session.decide, Session.click]
+    clicks = list(
+        itertools.islice(itertools.cycle(itertools.product(two_people, doors, ["Approve", "Deny"])), 20)
+    )
+    answers = at_once(clicks, lambda click: click[1](click[0], awaiting_approval, click[2]))
     assert Counter(answer.status_code for answer in answers) == {200: 1, 409: 19}
-    won = next(answer.json()["data"] for answer in answers if answer.status_code == 200)
-    winner = clicks[[answer.status_code for answer in answers].index(200)][0].email
-    assert won["decided_by_user_id"] == f"user_{User.objects.get(email=winner).pk.hex}"
-    for answer in answers:
+    won = agent.get(f"/approvals/{awaiting_approval['id']}")
+    session, _, option = clicks[[answer.status_code for answer in answers].index(200)]
+    assert won["decision"] == option
+    assert won["decided_by_user_id"] == f"user_{User.objects.get(email=session.email).pk.hex}"
+    for (_, door, _), answer in zip(clicks, answers, strict=True):
         if answer.status_code == 409:
-            error = answer.json()["error"]
-            assert error["code"] == "CONFLICT"
             # The loser learns who decided what.
-            assert error["details"]["decision"] == won["decision"]
-            assert error["details"]["decided_by"] == winner
-            assert won["decision"] in error["message"]
-            assert winner in error["message"]
+            assert f"{session.email} decided “{option}”" in answer.text
+            if door is Session.decide:
+                error = answer.json()["error"]
+                assert error["code"] == "CONFLICT"
+                assert error["details"]["decision"] == option
+                assert error["details"]["decided_by"] == session.email
 
     # Later clicks change nothing either, not even with the same option.
     for session, option in itertools.product(two_people, ["Approve", "Deny"]):
         assert session.decide(awaiting_approval, option).status_code == 409
+        assert session.click(awaiting_approval, option).status_code == 409
     assert agent.get(f"/approvals/{awaiting_approval['id']}") == won
     (event,) = events_of(agent, kind="approval.decided")
     assert event["data"]["option"] == awaiting_approval["options"].index(won["decision"])

@@ -1,5 +1,6 @@
 """R18: who knows an id of another organization learns and changes no more than with a random one."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +8,15 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from approvals import board as decide
 from coordination import identity
+from coordination.board import urls as board
 from tests.cast import Agent, Company, Human, found_company
 from tests.servers import Server
 from tests.sessions import Session
+from tests.stack import Stack
 
-from .routes import PREFIXES, offered
+from .routes import PREFIXES, Call, offered
 from .tools import events_of
 
 SECRET = "xylophone"  # stands in every text of X, and in no answer to anybody else
@@ -199,3 +203,73 @@ def test_a_person_of_both_acts_where_the_object_is(x: Full, agent: Agent, compan
     # An agent of X that belongs to the person of both lists X alone.
     owned = x.company.agent("owned", owner=both.user)
     assert {task["id"] for task in owned.get("/tasks")["tasks"]} == {x.ids["task_id"]}
+
+
+FORM = {
+    "epoch": "1",
+    "to": "me",
+    "reason": "It is urgent",
+    "sentence": "Wait",
+    "priority": "5",
+    "body": "Yes",
+    "summary": "Done",
+    "error": "No luck",
+    "checkpoint": "{}",
+    "option": "Yes",
+    "shown_digest": "0" * 64,
+}
+
+
+def test_a_person_elsewhere_meets_nothing_of_it_on_the_board(x: Full, agent: Agent, company: Company) -> None:
+    before = x.state()
+    patterns = [str(pattern.pattern) for pattern in [*board.urlpatterns, *decide.urlpatterns]]
+    routes = [Call("POST", pattern) for pattern in patterns if "<str:" in pattern]
+    assert len(routes) > 10
+    with Session(company.human("admin"), agent.url) as stranger:
+        for route in routes:
+            for ids in (x.ids, random_ids()):
+                for answer in (
+                    stranger.client.get(route.path(ids)),
+                    stranger.htmx("POST", route.path(ids), FORM),
+                    stranger.htmx("POST", route.path(ids), FORM, page=f"/tasks/{x.ids['task_id']}"),
+                ):
+                    assert answer.status_code in (404, 405), (route, answer.status_code)
+                    assert SECRET not in answer.text
+        page = stranger.client.get(f"/?org={x.company.organization.slug}")
+        assert page.status_code == stranger.client.get("/?org=nobody").status_code == 404
+    assert x.state() == before
+
+
+def test_waits_and_streams_open_to_nobody_else(stack: Stack) -> None:
+    """Through the front and the hub: a wait for another's object ends at once, like one for a random id."""
+    firm, strangers = stack.found(1, "admin"), stack.found(1, "admin")
+    owner, agent = firm.agents[0], strangers.agents[0]
+    task = owner.create(SECRET)
+    run = {"run_id": owner.claim()["run"]["id"], "epoch": 1}
+    approval = owner.post("/approvals", {**run, "question": SECRET, "options": ["Yes", "No"]})
+    comment = owner.post(f"/tasks/{task['id']}/comments", {"body": SECRET, "blocking": True, **run})
+    known = {"task_id": task["id"], "approval_id": approval["id"], "comment_id": comment["id"]}
+    for path in ("/approvals/{approval_id}?wait=20", "/tasks/{task_id}/comments/{comment_id}?wait=20"):
+        began = time.monotonic()
+        answers = [told(agent.send("GET", path.format(**ids))) for ids in (known, random_ids())]
+        assert answers[0] == answers[1]
+        assert answers[0][0] == 404
+        assert time.monotonic() - began < 10
+    began = time.monotonic()
+    answers = [
+        told(agent.send("POST", "/tasks/claim?wait=20", {"task_id": ids["task_id"]}))
+        for ids in (known, random_ids())
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
+    assert time.monotonic() - began < 10
+    with strangers.session() as session:
+        for known_path, unknown_path in (
+            (f"/live/board?org={firm.slug}", "/live/board?org=nobody"),
+            (f"/live/task?id={task['id']}", f"/live/task?id=task_{uuid.uuid4().hex}"),
+        ):
+            for path in (known_path, unknown_path):
+                with session.client.stream("GET", path) as answer:
+                    assert answer.status_code == 404, path
+    firm.close()
+    strangers.close()

@@ -54,7 +54,8 @@ def idempotent(principal_id: UUID, key: str | None, request: Any, work: Callable
         return work()
     if not 1 <= len(key) <= 200 or not key.isprintable():
         raise invalid("Idempotency-Key", "must be 1 to 200 printable characters.")
-    content = [request.method, request.path, request.META.get("QUERY_STRING", ""), request.data]
+    # The query has no say: its only parameter is `wait`, and a repeat may wait less.
+    content = [request.method, request.path, request.data]
     fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return transact(lambda: _answer_once(principal_id, key, fingerprint, work))
 

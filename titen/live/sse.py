@@ -7,7 +7,8 @@ from .http import Send
 
 # A viewer that is this many messages behind gets everything anew instead.
 QUEUE_LIMIT = 8
-PING = b": ping\n\n"
+# A named event: a page never sees a comment, and it watches for silence.
+PING = b"event: alive\ndata:\n\n"
 ENDED = b"event: titen-session-ended\ndata: login\n\n"
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

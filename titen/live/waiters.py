@@ -142,7 +142,10 @@ class Waiting:
         return dict.fromkeys(claims, limit), list(ends)
 
     def wake(self, found: Found) -> int:
-        """Wake as many as there is something for, first come first served; how many were woken."""
+        """Wake as many as there is something for; how many were woken.
+
+        First come first served, but who has tried in vain stands behind who has not.
+        """
         now = time.monotonic()
         seen = {task for tasks in found.ready.values() for task in tasks}
         # A rest is over once somebody else took the task.
@@ -151,7 +154,7 @@ class Waiting:
         }
         lines = {wish: iter(tasks) for wish, tasks in found.ready.items()}
         count = 0
-        for waiter in self._waiters:
+        for waiter in sorted(self._waiters, key=lambda waiter: waiter.failures):
             if not waiter.is_idle(now):
                 continue
             task = None
