@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 
@@ -56,7 +57,7 @@ class Up:
         self._out = var.with_name(var.name + ".out")
         self._err = var.with_name(var.name + ".err")
 
-    def __enter__(self) -> "Up":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
