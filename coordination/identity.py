@@ -22,7 +22,7 @@ from .callers import EVERYTHING, SCOPES, Caller
 from .claims import check_ttl
 from .models import ApiKey, Membership, Organization, Principal, PrincipalKind, Role, User
 from .models.fields import ClockNow
-from .tasks import revoke_runs_of
+from .takeovers import revoke_runs_of
 
 SLUG = re.compile(r"[-a-zA-Z0-9_]{1,60}")
 CONFIGURABLE = (

@@ -2,26 +2,15 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
+from .browser import launch
 from .cast import PASSWORD, Agent
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SHOWN = 15_000  # milliseconds until a change must be on the page; the hub needs one or two seconds
 # Chromium itself notes every refused request and cut stream; what scripts and policies say counts.
 EXPECTED = re.compile(r"Failed to load resource: (the server|net::)")
@@ -30,17 +19,12 @@ EXPECTED = re.compile(r"Failed to load resource: (the server|net::)")
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Headless Chromium. Without one the test fails with one sentence."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.fail(
-            "The browser tests need Chromium; install it (Debian: apt-get install chromium).", pytrace=False
-        )
     # Playwright's loop runs in this thread, which Django takes for asynchronous code.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     expect.set_options(timeout=SHOWN)
     try:
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+            browser = launch(playwright)
             yield browser
             browser.close()
     finally:

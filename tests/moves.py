@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordination import tasks
+from coordination import takeovers, tasks
 from titen.errors import Refused
 
 from .scenes import Scene, question, to_self
@@ -78,7 +78,7 @@ def _human(rule: Callable[..., Any], **more: Any) -> Callable[[Scene], Outcome]:
 
 
 def _to_self(scene: Scene) -> Outcome:
-    return _by_rule(lambda: scene.by_human(tasks.take_over, **to_self(scene)))
+    return _by_rule(lambda: scene.by_human(takeovers.take_over, **to_self(scene)))
 
 
 def _to_agent(scene: Scene) -> Outcome:
@@ -87,7 +87,7 @@ def _to_agent(scene: Scene) -> Outcome:
 
 def _take_over(scene: Scene, to: Any = None) -> Outcome:
     epoch = scene.shown["epoch"]
-    return _by_rule(lambda: scene.by_human(tasks.take_over, to=to, reason="It is stuck.", epoch=epoch))
+    return _by_rule(lambda: scene.by_human(takeovers.take_over, to=to, reason="It is stuck.", epoch=epoch))
 
 
 def _resume(scene: Scene) -> Outcome:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import decisions
-from coordination import runs, sweeping, tasks
+from coordination import runs, sweeping, takeovers, tasks
 from coordination.callers import by_principal
 from coordination.models import Principal
 from titen.api.doors import transact
@@ -126,7 +126,7 @@ def _todo_released(s: Scene) -> None:
 
 def _todo_for_another(s: Scene) -> None:
     s.create()
-    s.by_human(tasks.take_over, to=s.stage.other.principal, reason="Yours.", epoch=0)
+    s.by_human(takeovers.take_over, to=s.stage.other.principal, reason="Yours.", epoch=0)
 
 
 def _held(s: Scene) -> None:
@@ -139,7 +139,7 @@ def _held_but_run_out(s: Scene) -> None:
 
 def _held_after_takeover(s: Scene) -> None:
     s.create().hold()
-    s.by_human(tasks.take_over, **to_self(s))
+    s.by_human(takeovers.take_over, **to_self(s))
 
 
 def _awaiting_approval(s: Scene) -> None:

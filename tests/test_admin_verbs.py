@@ -7,7 +7,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from coordination import identity, tasks
+from coordination import identity, takeovers
 from coordination.models import (
     ApiKey,
     CapabilityLimit,
@@ -140,7 +140,7 @@ def test_a_member_who_goes_holds_nothing(world: World, boss: Client) -> None:
     operator = world.company.human("operator")
     task = Task.objects.get(organization=world.company.organization, title="First the ground")
     transact(
-        lambda: tasks.take_over(
+        lambda: takeovers.take_over(
             operator.caller, task.pk, to=Principal.objects.get(user=operator.user), reason="Mine", epoch=1
         )
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordination import claims, tasks
+from coordination import claims, takeovers
 from coordination.callers import by_principal
 from coordination.models import Organization
 
@@ -161,7 +161,7 @@ def test_a_lease_says_why_it_was_granted(stage: Stage, verb: str) -> None:
 
 def test_a_task_given_to_an_agent_is_kept_for_it_for_15_minutes(stage: Stage) -> None:
     scene = Scene(stage).create()
-    scene.by_human(tasks.take_over, to=stage.other.principal, reason="Yours.", epoch=0)
+    scene.by_human(takeovers.take_over, to=stage.other.principal, reason="Yours.", epoch=0)
     assert 14 * 60 < seconds_left(scene.task_id, "reserved_until") <= 15 * 60
     assert stage.holder.claim() is None
     stage.holder.refused("RESERVED", "/tasks/claim", {"task_id": scene.task_id})
@@ -171,7 +171,7 @@ def test_a_task_given_to_an_agent_is_kept_for_it_for_15_minutes(stage: Stage) ->
 
 def test_the_agent_that_it_is_kept_for_gets_it(stage: Stage) -> None:
     scene = Scene(stage).create()
-    scene.by_human(tasks.take_over, to=stage.other.principal, reason="Yours.", epoch=0)
+    scene.by_human(takeovers.take_over, to=stage.other.principal, reason="Yours.", epoch=0)
     assert stage.other.claim()["task"]["id"] == scene.task_id
     assert sql("SELECT reserved_for_id FROM coordination_task WHERE id = %s", scene.task) == [(None,)]
 
@@ -191,7 +191,7 @@ def test_who_asked_and_ran_out_gets_the_task_back_for_2_minutes(stage: Stage, sw
 
 def test_a_task_taken_back_to_the_queue_is_not_offered_to_its_last_holder_for_5_minutes(stage: Stage) -> None:
     scene = Scene(stage).create().hold()
-    scene.by_human(tasks.take_over, to=None, reason="It hangs.", epoch=1)
+    scene.by_human(takeovers.take_over, to=None, reason="It hangs.", epoch=1)
     assert 4 * 60 < seconds_left(scene.task_id, "avoided_until") <= 5 * 60
     assert stage.holder.claim() is None
     error = stage.holder.refused("NOT_CLAIMABLE", "/tasks/claim", {"task_id": scene.task_id})
@@ -206,7 +206,7 @@ def test_nor_to_who_held_it_last_and_is_gone(stage: Stage, state: str) -> None:
     else:
         scene = Scene(stage).create(max_attempts=1).hold()
         scene.send("fail", {"error": "no network"})
-    scene.by_human(tasks.take_over, to=None, reason="Somebody else, please.", epoch=1)
+    scene.by_human(takeovers.take_over, to=None, reason="Somebody else, please.", epoch=1)
     assert stage.holder.claim() is None
     pass_time(scene.task_id, "avoided_until")
     assert stage.holder.claim()["task"]["id"] == scene.task_id

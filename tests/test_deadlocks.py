@@ -13,7 +13,7 @@ import pytest
 from django.db import OperationalError, connection
 from psycopg.errors import DeadlockDetected
 
-from coordination import sweeping, tasks
+from coordination import sweeping, takeovers, tasks
 from coordination.locks import hold_task
 from coordination.models import Principal
 from titen.api.doors import transact
@@ -112,7 +112,7 @@ class AnyHuman:
         task, epoch = self.random.choice(rows)
         to = self.random.choice([None, self.me, self.agent])
         moves: list[Callable[[], Any]] = [
-            lambda: tasks.take_over(self.caller, task, to=to, reason="Mine.", epoch=epoch),
+            lambda: takeovers.take_over(self.caller, task, to=to, reason="Mine.", epoch=epoch),
             lambda: tasks.block(self.caller, task, sentence="Stop."),
             lambda: tasks.unblock(self.caller, task),
             lambda: tasks.reopen(self.caller, task),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from coordination import comments, runs, tasks
+from coordination import comments, runs, takeovers, tasks
 from coordination.models import Run
 from titen.api.doors import transact
 from titen.errors import Refused
@@ -25,7 +25,7 @@ def stage(company: Company, agent: Agent, other: Agent, admin: Human) -> Stage:
 def mine(stage: Stage) -> Scene:
     """A task that the human has taken over from an agent."""
     scene = make_scene(stage, "held")
-    scene.by_human(tasks.take_over, **to_self(scene))
+    scene.by_human(takeovers.take_over, **to_self(scene))
     return scene
 
 

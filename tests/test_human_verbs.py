@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from coordination import tasks
+from coordination import takeovers
 from coordination.models import Role
 
 from .cast import Agent, Company, Human, found_company
@@ -280,4 +280,4 @@ def test_backoff_ends_with_a_takeover(stage: Stage, browser: Browser) -> None:
     browser.do(scene, "takeover", {"to": "queue", "reason": "Now.", "epoch": 1})
     pass_time(scene.task_id, "avoided_until")
     assert stage.holder.claim(task_id=scene.task_id)
-    assert tasks.AVOIDED_AFTER_TAKEOVER.total_seconds() == 300
+    assert takeovers.AVOIDED_AFTER_TAKEOVER.total_seconds() == 300

@@ -9,7 +9,7 @@ from django.db import transaction
 from approvals import decisions
 from approvals.models import ApprovalStatus
 from approvals.requests import end_without_decision, hold_approval, refuse_ended
-from coordination import claims, comments, identity, runs, tasks
+from coordination import claims, comments, identity, runs, takeovers, tasks
 from coordination.callers import by_key, by_principal
 from titen.api.doors import transact
 from titen.errors import Refused
@@ -40,7 +40,9 @@ def _holder(rule: Callable[..., Any], **more: Any) -> Callable[[Scene], Any]:
 def _take_over(scene: Scene) -> Any:
     # What the page showed before any of the two moved.
     epoch = scene.claim["lease"]["epoch"] if scene.claim else 0
-    return tasks.take_over(scene.stage.human.caller, scene.task, to=None, reason="It is stuck.", epoch=epoch)
+    return takeovers.take_over(
+        scene.stage.human.caller, scene.task, to=None, reason="It is stuck.", epoch=epoch
+    )
 
 
 def _decide(scene: Scene, option: str = "Approve") -> Any:
@@ -201,7 +203,7 @@ def test_a_human_takes_over_while_the_holder_beats(stage: Stage) -> None:
     shown = to_self(scene)
     with transaction.atomic():
         MOVES["heartbeat"](scene)
-        late = Work(lambda: scene.by_human(tasks.take_over, **shown))
+        late = Work(lambda: scene.by_human(takeovers.take_over, **shown))
         wait_until_blocked()
     late.outcome()
     assert scene.shown["standing"]["because"] == "takeover"

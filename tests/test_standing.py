@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordination import tasks
+from coordination import takeovers
 
 from .clockwork import bring_into_jeopardy, last_seq, raise_open_effects, rows_of, sql, uuid_of
 from .scenes import STATES, Scene, Stage, make_scene, question, set_stage
@@ -124,7 +124,7 @@ def test_a_holder_that_lost_cannot_guess_its_way_back(stage: Stage) -> None:
     """R04: A's run with the new epoch, and B's run with A's key."""
     scene = make_scene(stage, "held")
     old = scene.claim
-    scene.by_human(tasks.take_over, to=None, reason="It hangs.", epoch=old["lease"]["epoch"])
+    scene.by_human(takeovers.take_over, to=None, reason="It hangs.", epoch=old["lease"]["epoch"])
     new = stage.other.claim(task_id=scene.task_id)
     assert new["lease"]["epoch"] > old["lease"]["epoch"]
     before = rows_of(scene.task_id)

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import tasks
+from coordination import takeovers, tasks
 from coordination.callers import Caller
 from coordination.identity import name_key
 from coordination.models import Principal, Role, Task
@@ -86,7 +86,7 @@ class TaskTakeover(TaskVerb):
         return self.verb(
             request,
             task_id,
-            lambda caller, task: tasks.take_over(
+            lambda caller, task: takeovers.take_over(
                 caller, task, to=find_target(caller, body["to"]), reason=body["reason"], epoch=body["epoch"]
             ),
         )

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from coordination import comments, runs, tasks
+from coordination import comments, runs, takeovers, tasks
 from coordination.api.humans import find_target, organization_of_task
 from coordination.callers import Caller, by_principal
 from coordination.locks import clock
@@ -75,7 +75,7 @@ def take_over(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """From whoever holds it: to oneself, an agent or the queue."""
     values = forms.read(forms.TakeOver, request)
     target = find_target(caller, values["to"])
-    tasks.take_over(caller, task_id, to=target, reason=values["reason"], epoch=values["epoch"])
+    takeovers.take_over(caller, task_id, to=target, reason=values["reason"], epoch=values["epoch"])
     if target is None:
         return "Back in the queue."
     return (

@@ -1,0 +1,99 @@
+"""Taking a task from its holder: a human's takeover, and what a principal loses with its access."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from . import events
+from .callers import Caller
+from .dependencies import waive_cancelled
+from .leases import end_lease, grant
+from .locks import hold_task
+from .models import Comment, GrantReason, LeaseEnd, Principal, Run, RunStatus, Task, TaskStatus
+from .tasks import end_everything_open, refuse_stale, refuse_unless
+
+RESERVED_FOR_AGENT = timedelta(minutes=15)
+AVOIDED_AFTER_TAKEOVER = timedelta(minutes=5)
+
+
+def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int) -> Task:
+    """A human takes the task from whoever holds it: to oneself, to an agent, or (None) to the queue.
+
+    `epoch` is what the page showed; another one is refused. The last holder's run is superseded.
+    """
+    held = hold_task(caller.organization_id, task_id)
+    task = held.task
+    refuse_stale(held, epoch)
+    refuse_unless(task, "take_over")
+    was = task.status
+    after = TaskStatus.IN_PROGRESS if to is not None and to.pk == caller.principal_id else TaskStatus.TODO
+    last_holder = (
+        Run.objects.filter(task=task).order_by("-number").values_list("principal_id", flat=True).first()
+    )
+    waive_cancelled(task)
+    end_everything_open(held, because="taken_over", actor_id=caller.principal_id)
+    if held.run is not None:
+        end_lease(
+            held,
+            LeaseEnd.REVOKED,
+            RunStatus.SUPERSEDED,
+            event="task.superseded",
+            status=after,
+            actor_id=caller.principal_id,
+        )
+    changes: dict[str, Any] = {
+        "status": TaskStatus.TODO,
+        "open_blockers": 0,
+        "attempt_count": 0,
+        "fruitless_ends": 0,
+        "backoff_until": None,
+        "reserved_for": None,
+        "reserved_until": None,
+        "avoided": None,
+        "avoided_until": None,
+    }
+    if to is None and last_holder:
+        changes.update(avoided=last_holder, avoided_until=held.at + AVOIDED_AFTER_TAKEOVER)
+    elif to is not None and to.pk != caller.principal_id:
+        changes.update(reserved_for=to, reserved_until=held.at + RESERVED_FOR_AGENT)
+    Task.objects.filter(pk=task_id).update(**changes)
+    Comment.objects.create(
+        organization_id=task.organization_id, task=task, author_id=caller.principal_id, body=reason
+    )
+    events.record(
+        "task.taken_over",
+        organization_id=task.organization_id,
+        actor_id=caller.principal_id,
+        task_id=task_id,
+        subject_id=to.pk if to else None,
+        status=after,
+        was=was,
+        attempt_count=0,
+    )
+    if to is not None and to.pk == caller.principal_id:
+        grant(task, to, because=GrantReason.TAKEOVER, ttl_seconds=settings.HUMAN_LEASE_TTL_SECONDS)
+    task.refresh_from_db()
+    return task
+
+
+def revoke_runs_of(principal: Principal, *, actor_id: UUID | None) -> None:
+    """Take back what a disabled principal holds: its tasks return to the queue, or stay blocked."""
+    open_runs = Run.objects.filter(
+        organization_id=principal.organization_id, principal=principal, ended_at=None
+    )
+    for task_id in open_runs.order_by("task_id").values_list("task_id", flat=True):
+        held = hold_task(principal.organization_id, task_id)
+        if held.run is None or held.run.principal_id != principal.pk:
+            continue
+        after = TaskStatus.BLOCKED if held.task.status == TaskStatus.BLOCKED else TaskStatus.TODO
+        end_lease(
+            held,
+            LeaseEnd.REVOKED,
+            RunStatus.SUPERSEDED,
+            event="task.superseded",
+            status=after,
+            actor_id=actor_id,
+        )
+        Task.objects.filter(pk=task_id).update(status=after)
