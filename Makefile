@@ -78,6 +78,10 @@ USER_USAGE := is missing, as in: TITEN_PASSWORD=... make user ORG=acme EMAIL=a@b
 test: lint chromium ## Everything that CI checks
 	$(BIN)/python -m pytest $(ARGS)
 
+.PHONY: soak
+soak: install-dev ## The cases in their long forms (a quarter of an hour or more)
+	TITEN_LONG=1 $(BIN)/python -m pytest tests/cases -o timeout=1800 $(ARGS)
+
 lint: install-dev ## Style, types, import directions, migrations, deployment checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

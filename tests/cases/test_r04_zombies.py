@@ -5,16 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordination.sweeping import sweep_batch
 from tests.cast import Agent
 from tests.processes import eventually
 
-from .tools import Obedient, agent_process, events_of
-
-
-def ended(agent: Agent, run_id: str) -> bool:
-    """True once the run is over."""
-    return agent.get(f"/runs/{run_id}")["ended_at"] is not None
+from .tools import Obedient, agent_process, events_of, swept
 
 
 @pytest.fixture
@@ -28,8 +22,7 @@ def zombie(agent: Agent, other: Agent) -> Any:
         frozen.order(do="beat", path=f"/v1/runs/{mine['run']['id']}/heartbeat", body=beat, every=0.2)
         eventually(lambda: len(frozen.ask(do="beats")) > 3)
         frozen.signal(signal.SIGSTOP)
-        eventually(lambda: sweep_batch() or ended(other, mine["run"]["id"]))
-        eventually(lambda: ended(other, mine["run"]["id"]))
+        swept(other, mine["run"]["id"])
         theirs = other.claim()
         frozen.signal(signal.SIGCONT)
         yield frozen, mine, theirs

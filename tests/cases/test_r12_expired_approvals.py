@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from approvals.jobs import expire
-from coordination.sweeping import sweep
 from tests.cast import Agent, Human
 from tests.processes import eventually
 from tests.servers import Server
 from tests.sessions import Session
 
-from .tools import events_of
+from .tools import events_of, swept
 
 
 @pytest.mark.parametrize("options", [["Approve", "Deny"], ["Deny", "Approve"]])
@@ -57,7 +56,7 @@ def test_it_does_not_hold_the_lease(agent: Agent, other: Agent, ask: Callable[..
     agent.create()
     claim = agent.claim(ttl_seconds=1)
     asked = ask(claim, expires_in_seconds=2)
-    eventually(lambda: sweep() or agent.get(f"/runs/{claim['run']['id']}")["status"] == "parked")
+    assert swept(agent, claim["run"]["id"])["status"] == "parked"
     assert agent.get(f"/tasks/{claim['task']['id']}")["status"] == "blocked"
     eventually(lambda: agent.get(f"/approvals/{asked['id']}")["status"] == "expired")
     expire()

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from approvals.jobs import expire
-from coordination.sweeping import sweep
 from tests.cast import Agent, Company, Human
 from tests.processes import eventually
 from tests.servers import Server
 from tests.sessions import Session
 
-from .tools import at_once, events_of, spread
+from .tools import at_once, events_of, spread, swept
 
 BAD_QUERIES = [
     ("statsu=todo", "statsu"),
@@ -93,7 +92,7 @@ def test_a_returned_task_keeps_its_age(agent: Agent) -> None:
     first = agent.create("First")["id"]
     lost = agent.claim(ttl_seconds=1)
     younger = [agent.create(f"Younger {number}")["id"] for number in range(3)]
-    eventually(lambda: sweep() or agent.get(f"/runs/{lost['run']['id']}")["ended_at"])
+    swept(agent, lost["run"]["id"])
     released = agent.claim()
     assert released["task"]["id"] == first
     agent.post(f"/runs/{released['run']['id']}/release", {"epoch": released["lease"]["epoch"]})
@@ -121,7 +120,7 @@ def test_an_approval_longer_than_the_lease_neither_dies_with_it_nor_keeps_it(
     agent.create()
     claim = agent.claim(ttl_seconds=1)
     asked = ask(claim, expires_in_seconds=3600)
-    eventually(lambda: sweep() or agent.get(f"/runs/{claim['run']['id']}")["ended_at"])
+    swept(agent, claim["run"]["id"])
     expire()
     run, task = agent.get(f"/runs/{claim['run']['id']}"), agent.get(f"/tasks/{claim['task']['id']}")
     assert (run["status"], run["lease"]["end_reason"]) == ("parked", "expired")

@@ -15,7 +15,9 @@ import httpx
 import psycopg
 from django.conf import settings
 
+from coordination.sweeping import sweep
 from tests.cast import Agent
+from tests.processes import eventually
 from tests.servers import REPOSITORY
 
 LONG = bool(os.environ.get("TITEN_LONG"))
@@ -83,6 +85,19 @@ def events_of(agent: Agent, **query: Any) -> list[dict[str, Any]]:
             return found
         found += page["events"]
         cursor = page["cursor"]
+
+
+def swept(agent: Agent, run_id: str) -> dict[str, Any]:
+    """Sweep until a run is over; the run."""
+
+    def over() -> dict[str, Any] | None:
+        sweep()
+        run: dict[str, Any] = agent.get(f"/runs/{run_id}")
+        return run if run["ended_at"] else None
+
+    run = eventually(over)
+    assert run
+    return run
 
 
 def waiting_for_locks(text: str) -> int:
