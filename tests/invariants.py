@@ -28,7 +28,8 @@ RULES = {
         WHERE t.attempt_count <> r.n""",
     "INV4: every ended run has exactly one ending event": """
         SELECT r.id FROM coordination_run r CROSS JOIN LATERAL (
-            SELECT count(*) AS n FROM coordination_event e WHERE e.run_id = r.id AND e.kind IN (
+            SELECT count(*) AS n FROM coordination_event e
+            WHERE e.task_id = r.task_id AND e.run_id = r.id AND e.kind IN (
                 'task.completed', 'task.failed', 'task.released', 'task.abandoned', 'task.parked', 'task.superseded',
                 'task.run_cancelled')) e
         WHERE e.n <> (r.ended_at IS NOT NULL)::int""",
