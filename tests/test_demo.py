@@ -224,7 +224,7 @@ def test_the_archivist_is_killed_and_the_next_attempt_goes_on(desk: Desk, places
         check=False,
     )
     assert process.returncode == -signal.SIGKILL
-    eventually(sweep_batch)
+    eventually(lambda: sweep_batch(task_id=task.pk))
     done = desk.attempt("archivist", task)
     assert (done.status, done.attempt_count) == ("done", 1)
     assert done.result is not None

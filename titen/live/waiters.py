@@ -111,11 +111,14 @@ class Waiting:
         if not served:
             waiter.failures += 1
             waiter.rests_until = time.monotonic() + rest(waiter.failures)
-        elif waiter.repeats:
-            # Its answer is stored now: a repeat of the same request gets it without a ready task.
-            for other in self._waiters:
-                if other.repeats == waiter.repeats and other is not waiter:
-                    other.unsettled, other.rests_until = True, 0.0
+        else:
+            self.answered(waiter.repeats)
+
+    def answered(self, repeats: tuple[str, str] | None) -> None:
+        """An answer is stored now: a waiting repeat of the same request gets it without a ready task."""
+        for other in self._waiters if repeats else ():
+            if other.repeats == repeats:
+                other.unsettled, other.rests_until = True, 0.0
 
     def _end_offer(self, waiter: Waiter, *, served: bool) -> None:
         offer = self._offers.get(waiter.offer) if waiter.offer else None

@@ -42,6 +42,7 @@ class Waits:
                 return answer
             unsettled = is_unsettled(answer)
             if not unsettled and not is_nothing_yet(wish, answer):
+                self._waiting.answered(request.repeats())
                 return answer
             waiter = Waiter(wish, request.repeats(), woken=request.woken, unsettled=unsettled)
             with self._waiting.joined(waiter):
