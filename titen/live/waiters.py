@@ -112,12 +112,12 @@ class Waiting:
             waiter.failures += 1
             waiter.rests_until = time.monotonic() + rest(waiter.failures)
         else:
-            self.answered(waiter.repeats)
+            self.answered(waiter.repeats, by=waiter)
 
-    def answered(self, repeats: tuple[str, str] | None) -> None:
+    def answered(self, repeats: tuple[str, str] | None, by: Waiter | None = None) -> None:
         """An answer is stored now: a waiting repeat of the same request gets it without a ready task."""
         for other in self._waiters if repeats else ():
-            if other.repeats == repeats:
+            if other.repeats == repeats and other is not by:
                 other.unsettled, other.rests_until = True, 0.0
 
     def _end_offer(self, waiter: Waiter, *, served: bool) -> None:
