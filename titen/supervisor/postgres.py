@@ -44,6 +44,8 @@ SETTINGS = {
     "log_timezone": "UTC",
     # Lets OWNER `SET ROLE` to the roles it makes, as a superuser could.
     "createrole_self_grant": "set,inherit",
+    # The first load changes what the tables look like; plans made before that are replaced within seconds.
+    "autovacuum_naptime": "10s",
     "log_checkpoints": "off",
     "log_line_prefix": "%m [%p] ",
 }
