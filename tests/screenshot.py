@@ -11,7 +11,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from .browser import launch
-from .processes import Up
+from .processes import Up, eventually
 
 PICTURES = Path(__file__).resolve().parent.parent / ".github"
 WINDOW = {"width": 1280, "height": 900}
@@ -24,6 +24,7 @@ def main() -> None:
         var = Path(folder) / "var"
         Path(folder).chmod(0o755)
         with Up(var, "--demo") as up, sync_playwright() as playwright:
+            eventually((var / "demo.json").exists)
             passwords = json.loads((var / "demo.json").read_text())["passwords"]
             email = next(address for address in passwords if "approver" in address)
             browser = launch(playwright)
