@@ -14,6 +14,7 @@ from .browser import launch
 from .processes import Up, eventually
 
 PICTURES = Path(__file__).resolve().parent.parent / ".github"
+HALFWAY = "Array.from(document.querySelectorAll('#running progress')).some(bar => bar.value > 30)"
 WINDOW = {"width": 1280, "height": 900}
 
 
@@ -35,7 +36,7 @@ def main() -> None:
                 page.fill("input[name=password]", passwords[email])
                 page.press("input[name=password]", "Enter")
                 page.wait_for_selector("#needs-you form", timeout=120_000)
-                page.wait_for_selector("#running progress", timeout=120_000)
+                page.wait_for_function(HALFWAY, timeout=120_000)
                 page.screenshot(path=PICTURES / f"board-{scheme}.png")
                 page.close()
             browser.close()
