@@ -6,16 +6,22 @@ something to decide and something at work, and writes `.github/board-light.png` 
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from .browser import launch
 from .processes import Up, eventually
 
 PICTURES = Path(__file__).resolve().parent.parent / ".github"
-HALFWAY = "Array.from(document.querySelectorAll('#running progress')).some(bar => bar.value > 30)"
 WINDOW = {"width": 1280, "height": 900}
+
+
+def _halfway(page: Page) -> bool:
+    """True while some run is well under way."""
+    bars = page.query_selector_all("#running progress")
+    return any(int(bar.get_attribute("value") or 0) > 30 for bar in bars)
 
 
 def main() -> None:
@@ -36,7 +42,7 @@ def main() -> None:
                 page.fill("input[name=password]", passwords[email])
                 page.press("input[name=password]", "Enter")
                 page.wait_for_selector("#needs-you form", timeout=120_000)
-                page.wait_for_function(HALFWAY, timeout=120_000)
+                eventually(partial(_halfway, page), within=120)
                 page.screenshot(path=PICTURES / f"board-{scheme}.png")
                 page.close()
             browser.close()
