@@ -9,7 +9,7 @@ from coordination.models import Role
 from titen.errors import Refused, invalid
 
 from .models import Approval, ApprovalStatus
-from .requests import close, end_without_decision, hold_approval, refuse_ended
+from .requests import close, end_without_decision, hold_approval, refuse_unless_pending
 
 MAX_REASON = 2000
 
@@ -30,9 +30,7 @@ def decide(
         raise Refused(
             "FORBIDDEN", f"Deciding this needs the role {approval.required_role}; you are {caller.role}."
         )
-    refuse_ended(approval)
-    if approval.expires_at <= held.at:
-        raise Refused("APPROVAL_EXPIRED", details={"state": ApprovalStatus.EXPIRED, "decision": None})
+    refuse_unless_pending(approval, held)
     if shown_digest != approval.digest:
         raise Refused("DIGEST_MISMATCH", details={"digest": approval.digest})
     if option not in approval.options:

@@ -11,7 +11,7 @@ from django.conf import settings
 from coordination import blockers, events
 from coordination.callers import Caller
 from coordination.comments import refuse_unless_holder
-from coordination.locks import Held, hold_task
+from coordination.locks import Held, clock, hold_task
 from coordination.models import Blocker, BlockerKind, Run
 from coordination.tasks import refuse_unless
 from titen.errors import Refused, invalid, not_found
@@ -107,7 +107,9 @@ def hold_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, H
     if known is None or known.task_id is None:
         raise not_found()
     held = hold_task(organization_id, known.task_id)
-    return Approval.objects.select_for_update(no_key=True).get(pk=approval_id), held
+    approval = Approval.objects.select_for_update(no_key=True).get(pk=approval_id)
+    held.at = clock()
+    return approval, held
 
 
 def refuse_ended(approval: Approval) -> None:
@@ -124,12 +126,19 @@ def refuse_ended(approval: Approval) -> None:
     raise Refused("CONFLICT", object="approval", state=approval.status, details=details)
 
 
+def refuse_unless_pending(approval: Approval, held: Held) -> None:
+    """`refuse_ended`, and one whose time is over has ended, whether or not that is written down."""
+    refuse_ended(approval)
+    if approval.expires_at <= held.at:
+        raise Refused("APPROVAL_EXPIRED", details={"state": ApprovalStatus.EXPIRED, "decision": None})
+
+
 def cancel(caller: Caller, approval_id: UUID) -> Approval:
     """The principal that asked takes its question back; the task goes on."""
     approval, held = hold_approval(caller.organization_id, approval_id)
     if approval.requested_by_id != caller.principal_id:
         raise Refused("FORBIDDEN", "Only the principal that requested an approval can cancel it.")
-    refuse_ended(approval)
+    refuse_unless_pending(approval, held)
     end_without_decision(approval, held, ApprovalStatus.CANCELLED, actor_id=caller.principal_id)
     return approval
 

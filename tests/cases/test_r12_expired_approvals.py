@@ -30,6 +30,7 @@ def test_it_is_refused_without_a_sweeper_and_written_down_once_with_one(
         refused = session.decide(asked, option)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "APPROVAL_EXPIRED")
         assert refused.json()["error"]["details"] == {"state": "expired", "decision": None}
+    agent.refused("APPROVAL_EXPIRED", f"/approvals/{asked['id']}/cancel")
     # The agent can tell it from a denial.
     seen = read()
     assert (seen["status"], seen["decision"], seen["decided_by_user_id"]) == ("expired", None, None)
