@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from coordination import events
-from coordination.models import Run, Task
+from coordination.models import Task
 from coordination.models.fields import ClockNow
 from coordination.participants import Card
 
@@ -47,13 +47,6 @@ class ApprovalsParticipant:
         """Decided approvals, for whoever works on the task next."""
         decided = Approval.objects.filter(task=task, status__in=DECIDED).order_by("ended_at")
         return {"approvals": [approval_json(approval) for approval in decided]}
-
-    def waits_for(self, task: Task) -> list[dict[str, Any]]:
-        """Nothing beyond the blockers' sentences."""
-        return []
-
-    def run_ended(self, run: Run) -> None:
-        """Approvals outlive the run that asked: they belong to the task."""
 
     def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:
         """The pending approvals."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F
 
-from . import events, participants
+from . import events
 from .locks import Held, clock
 from .models import (
     GrantReason,
@@ -102,8 +102,6 @@ def end_lease(
     Task.objects.filter(pk=run.task_id).update(last_run_end=run_status)
     run.status, run.ended_at = run_status, held.at
     held.task.last_run_end = run_status
-    for participant in participants.everyone():
-        participant.run_ended(run)
     events.record(
         event,
         organization_id=run.organization_id,

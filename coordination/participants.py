@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from .models import Run, Task
+from .models import Task
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,6 @@ class Participant(Protocol):
 
     def context(self, task: Task) -> dict[str, Any]:
         """Parts of the working context of a task."""
-
-    def waits_for(self, task: Task) -> list[dict[str, Any]]:
-        """What a blocked task waits for, beyond its blockers' sentences."""
-
-    def run_ended(self, run: Run) -> None:
-        """A run ended in another way than success."""
 
     def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:
         """What waits for a human, oldest first: at most `limit` cards, and how many there are."""

@@ -58,9 +58,9 @@ def heartbeat(
     row.update(resolved_approvals=[], answers=[])
     if row["has_asked"]:
         row["answers"] = list(
-            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False).order_by(
-                "answered_at"
-            )
+            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False)
+            .select_related("author", "answered_by")
+            .order_by("answered_at")
         )
         for participant in participants.everyone():
             row.update(participant.heartbeat(row["run_id"], row["task_id"]))

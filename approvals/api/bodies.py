@@ -39,7 +39,3 @@ class DecideBody(StrictSerializer):
     option = Option(max_length=MAX_OPTION_LENGTH)
     shown_digest = Text(max_length=64)
     reason = Text(required=False, allow_blank=True, max_length=2000)
-
-
-class NoBody(StrictSerializer):
-    """Nothing."""

@@ -9,7 +9,7 @@ from approvals import requests
 from approvals.decisions import decide
 from approvals.models import Approval, ApprovalStatus
 from approvals.shapes import approval_json
-from coordination.api.bodies import WAIT, WaitQuery
+from coordination.api.bodies import WAIT, NoBody, WaitQuery
 from coordination.api.humans import HumanView
 from coordination.api.paging import IdFilter, list_parameters, page
 from coordination.locks import clock
@@ -88,11 +88,11 @@ class ApprovalCancel(ApiView):
 
     scopes = {"POST": "approvals:request"}
 
-    @extend_schema(operation_id="cancel_approval", request=bodies.NoBody, responses=ok("Approval"))
+    @extend_schema(operation_id="cancel_approval", request=NoBody, responses=ok("Approval"))
     def post(self, request: Request, approval_id: str) -> Response:
         """Only the principal that asked."""
         self.nothing_else(request)
-        self.body(request, bodies.NoBody)
+        self.body(request, NoBody)
         caller, approval = self.caller(request), path_id("appr", approval_id)
         return self.act(request, lambda: (200, approval_json(requests.cancel(caller, approval))))
 
