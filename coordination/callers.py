@@ -22,6 +22,8 @@ SCOPES = [
     "checkpoints:write",
     "contexts:read",
     "contexts:write",
+    "messages:read",
+    "messages:write",
     "effects:write",
     "approvals:read",
     "approvals:request",

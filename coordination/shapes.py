@@ -199,10 +199,16 @@ def event_json(row: Row) -> dict[str, Any]:
 # What an event's subject is: by its kind, else by the first word of it.
 SUBJECTS = {
     "approval": "appr",
+    "checkpoint": "ckpt",
     "comment": "cmt",
+    "context": "ctx",
+    "document": "doc",
+    "handoff": "hoff",
     "key": "key",
     "member": "user",
+    "message": "msg",
     "principal": "agent",
+    "section": "doc",
     "task": "task",
     "task.taken_over": "agent",
     "user": "user",

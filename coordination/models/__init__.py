@@ -1,11 +1,16 @@
 """The tables of coordination, a file per aggregate."""
 
+from .checkpoints import Checkpoint, CheckpointVersion, ContextItem, ContextItemKind, ContextPack
 from .comments import Comment
+from .documents import Document, DocumentPosition
 from .events import Event, EventPosition, UnnumberedEvent
+from .handoffs import Handoff, HandoffStatus
 from .idempotency import StoredAnswer
 from .identity import ApiKey, CapabilityLimit, Membership, Organization, Principal, PrincipalKind, Role, User
+from .messages import Message
 from .resources import GrantReason, Lease, LeaseEnd, Renewal, Resource
 from .runs import OPEN_RUNS, Run, RunStatus
+from .signing import SigningKey
 from .tasks import Blocker, BlockerKind, CapabilityProfile, Task, TaskDependency, TaskStatus
 
 __all__ = [
@@ -15,13 +20,23 @@ __all__ = [
     "BlockerKind",
     "CapabilityLimit",
     "CapabilityProfile",
+    "Checkpoint",
+    "CheckpointVersion",
     "Comment",
+    "ContextItem",
+    "ContextItemKind",
+    "ContextPack",
+    "Document",
+    "DocumentPosition",
     "Event",
     "EventPosition",
     "GrantReason",
+    "Handoff",
+    "HandoffStatus",
     "Lease",
     "LeaseEnd",
     "Membership",
+    "Message",
     "Organization",
     "Principal",
     "PrincipalKind",
@@ -30,6 +45,7 @@ __all__ = [
     "Role",
     "Run",
     "RunStatus",
+    "SigningKey",
     "StoredAnswer",
     "Task",
     "TaskDependency",

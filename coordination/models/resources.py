@@ -81,9 +81,15 @@ class Lease(models.Model):
     jeopardy_declared_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=16, choices=LeaseEnd.choices, null=True)
+    # Why it was revoked, in the words of who did it.
+    end_note = models.TextField(blank=True, db_default="")
 
     class Meta:
         ordering = ["-granted_at"]
+        indexes = [
+            # Lists: a principal's own leases, newest first.
+            models.Index(F("principal"), F("id").desc(), name="leases_of_a_principal"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 "resource", condition=Q(ended_at__isnull=True), name="one_live_lease_per_resource"

@@ -34,7 +34,18 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
 }
 # Only a person with a session does these: any key is refused before anything is looked up.
 HUMAN_ONLY = ("takeover", "reopen", "block", "unblock", "priority", "decide")
-PREFIXES = {"task_id": "task", "comment_id": "cmt", "run_id": "run", "approval_id": "appr", "key_id": "key"}
+PREFIXES = {
+    "task_id": "task",
+    "comment_id": "cmt",
+    "run_id": "run",
+    "approval_id": "appr",
+    "key_id": "key",
+    "lease_id": "lease",
+    "handoff_id": "hoff",
+    "checkpoint_id": "ckpt",
+    "context_id": "ctx",
+    "message_id": "msg",
+}
 
 
 @dataclass(frozen=True)

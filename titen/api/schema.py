@@ -10,7 +10,18 @@ from drf_spectacular.utils import OpenApiParameter
 
 from .answers import SHAPES, Shape, ident, ref
 
-PREFIXES = {"task_id": "task", "run_id": "run", "comment_id": "cmt", "approval_id": "appr", "key_id": "key"}
+PREFIXES = {
+    "task_id": "task",
+    "run_id": "run",
+    "comment_id": "cmt",
+    "approval_id": "appr",
+    "key_id": "key",
+    "lease_id": "lease",
+    "handoff_id": "hoff",
+    "checkpoint_id": "ckpt",
+    "context_id": "ctx",
+    "message_id": "msg",
+}
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": 1, "maxLength": 200},
