@@ -130,4 +130,5 @@ chromium:
 # Settings of an installation with HTTPS; nothing connects to these addresses.
 PRODUCTION := env TITEN_VAR=$(abspath $(VENV)) TITEN_HTTPS=1 TITEN_ALLOWED_HOSTS=titen.example \
 	TITEN_SECRET_KEY=a-key-for-the-checks-alone-of-more-than-fifty-characters-0123456789 \
+	TITEN_SECRET_KEYS=a-ring-for-the-checks-alone-0123456789 TITEN_PUBLIC_URL=https://titen.example \
 	DATABASE_URL=postgresql://titen@titen.invalid/titen CELERY_BROKER_URL=redis://titen.invalid

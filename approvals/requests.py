@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from coordination.comments import refuse_unless_holder
 from coordination.locks import Held, clock, hold_task
 from coordination.models import Blocker, BlockerKind, Run
 from coordination.tasks import refuse_unless
+from coordination.times import deadline
 from titen.errors import Refused, invalid, not_found
 
 from .models import Approval, ApprovalStatus
@@ -73,7 +74,13 @@ def request(
         context=context,
         options=options,
         digest=question_digest(question, options),
-        expires_at=_deadline(held.at, expires_at, expires_in_seconds),
+        expires_at=deadline(
+            held.at,
+            expires_at=expires_at,
+            expires_in_seconds=expires_in_seconds,
+            default_seconds=settings.APPROVAL_DEFAULT_SECONDS,
+            longest_seconds=settings.APPROVAL_MAXIMUM_SECONDS,
+        ),
         created_at=held.at,
     )
     Run.objects.filter(pk=run_id).update(has_asked=True)
@@ -85,20 +92,6 @@ def request(
     )
     blockers.record_blocked(held, blocker, actor_id=caller.principal_id, kind="approval.requested")
     return approval
-
-
-def _deadline(now: datetime, expires_at: datetime | None, expires_in_seconds: int | None) -> datetime:
-    if expires_at is not None and expires_in_seconds is not None:
-        raise invalid("expires_in_seconds", "send either this or expires_at.")
-    longest = settings.APPROVAL_MAXIMUM_SECONDS
-    if expires_at is None:
-        seconds = settings.APPROVAL_DEFAULT_SECONDS if expires_in_seconds is None else expires_in_seconds
-        if not 1 <= seconds <= longest:
-            raise invalid("expires_in_seconds", f"must be between 1 and {longest}.")
-        return now + timedelta(seconds=seconds)
-    if not now < expires_at <= now + timedelta(seconds=longest):
-        raise invalid("expires_at", "must lie in the future, at most 30 days from now.")
-    return expires_at
 
 
 def hold_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, Held]:

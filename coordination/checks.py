@@ -6,6 +6,11 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import DatabaseError, connection
 
+from titen.errors import Refused
+
+from . import signing
+from .keyring import SHORTEST_SECRET
+
 
 @register()
 def configuration_is_complete(**_: Any) -> list[CheckMessage]:
@@ -32,6 +37,16 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
         found.append(
             Error("TITEN_SECRET_KEY is not set: 'make up' makes one under the state folder.", id="titen.E004")
         )
+    if not settings.SECRET_KEYS or min(map(len, settings.SECRET_KEYS)) < SHORTEST_SECRET:
+        found.append(
+            Error(
+                "TITEN_SECRET_KEYS is not set, or one of its secrets (separated by commas) has fewer than "
+                f"{SHORTEST_SECRET} characters: 'make up' makes one under the state folder.",
+                id="titen.E006",
+            )
+        )
+    if not settings.PUBLIC_URL.startswith(("http://", "https://")):
+        found.append(Error("TITEN_PUBLIC_URL must be a URL such as https://titen.example.", id="titen.E007"))
     if not 1 <= settings.LEASE_TTL_MINIMUM <= 300:
         found.append(Error("TITEN_LEASE_TTL_MINIMUM must be between 1 and 300 seconds.", id="titen.E005"))
     return found
@@ -69,6 +84,27 @@ def database_is_fit(**_: Any) -> list[CheckMessage]:
             Error(
                 f"The database of DATABASE_URL cannot be used: {str(problem).splitlines()[0]}",
                 id="titen.E012",
+            )
+        ]
+    return []
+
+
+@register("database")
+def the_keyring_opens_the_signing_key(**_: Any) -> list[CheckMessage]:
+    """What was sealed can be opened: the signing key stands for all of it."""
+    if not settings.SECRET_KEYS:
+        return []
+    try:
+        signing.check()
+    except DatabaseError:
+        # Not migrated yet; a database that cannot be used is said above.
+        return []
+    except Refused:
+        return [
+            Error(
+                "No secret of TITEN_SECRET_KEYS opens the signing key in the database. Put the secret that "
+                "sealed it back into the list, or give the key up: 'manage.py rotate_signing_key --at-once'.",
+                id="titen.E013",
             )
         ]
     return []

@@ -1,5 +1,6 @@
 """The claim: the one rule by which work gets a run, a lease and a new epoch."""
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -9,11 +10,16 @@ from django.db import connection, transaction
 from titen.errors import Refused, invalid
 
 from . import statements
-from .callers import Credential
+from .callers import Credential, by_principal
 from .database import Row, fetch
 from .models import Blocker, CapabilityProfile, Task, TaskDependency
 from .sweeping import sweep_batch
 from .times import stamp
+
+NOT_ADMITTED = {
+    "kind": "admission",
+    "sentence": "The limit of concurrent runs is reached. Finish a run first.",
+}
 
 
 def check_ttl(ttl_seconds: int | None, field: str = "ttl_seconds") -> int | None:
@@ -77,16 +83,34 @@ def claim_limited(credential: Credential, params: dict[str, Any], row: Row, *, b
     """Claim where admission is limited: first lock what limits, then count in a statement that sees it all."""
     sql = statements.claim(caller=credential.clause, by_id=by_id, patient=True, limited=True)
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT id FROM coordination_principal WHERE id = %s AND max_concurrent_runs IS NOT NULL FOR NO KEY UPDATE",
-                [row["caller_id"]],
-            )
-            cursor.execute(
-                "SELECT id FROM coordination_capabilitylimit WHERE organization_id = %s ORDER BY id FOR NO KEY UPDATE",
-                [row["organization_id"]],
-            )
+        hold_limits(row["organization_id"], row["caller_id"])
         return fetch(sql, params) or row
+
+
+def hold_limits(organization_id: UUID, principal_id: UUID) -> None:
+    """Lock what limits a principal's runs, so that a count of open runs stays true."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id FROM coordination_principal WHERE id = %s AND max_concurrent_runs IS NOT NULL FOR NO KEY UPDATE",
+            [principal_id],
+        )
+        cursor.execute(
+            "SELECT id FROM coordination_capabilitylimit WHERE organization_id = %s ORDER BY id FOR NO KEY UPDATE",
+            [organization_id],
+        )
+
+
+_ADMITTED = f"""WITH {statements.CALLER_BY_PRINCIPAL}
+SELECT {statements.ADMITTED} AND {statements.PROFILE_ADMITTED} AS admitted
+FROM caller c JOIN coordination_task t ON t.id = %(task)s
+JOIN coordination_capabilityprofile f ON f.id = t.profile_id"""
+
+
+def admits(task: Task, principal_id: UUID) -> bool:
+    """True while one more run of the task by this principal is within the limits. They are held by the caller."""
+    params = {**by_principal(principal_id).params, "capabilities": None, "task": task.pk}
+    row = fetch(_ADMITTED, params)
+    return row is not None and bool(row["admitted"])
 
 
 def _write_down_expired(row: Row, task_id: UUID | None) -> int:
@@ -120,25 +144,24 @@ def why_not(row: Row, task_id: UUID) -> Refused:
             "RESERVED", until=stamp(task.reserved_until), details={"until": stamp(task.reserved_until)}
         )
     waits = waits_for(task, now=now, principal_id=row["caller_id"])
-    missing = sorted(set(task.profile.capabilities) - set(_capabilities(row)))
-    if missing:
-        waits.append(
-            {
-                "kind": "capabilities",
-                "sentence": f"It needs the capabilities {', '.join(missing)}.",
-                "missing": missing,
-            }
-        )
+    waits += lacking(task, _capabilities(row))
     if not waits and row["unlimited"]:
         # It became free after we had looked.
         waits.append({"kind": "moment", "sentence": "Somebody held it a moment ago. Try again."})
     elif not waits:
-        waits.append(
-            {"kind": "admission", "sentence": "The limit of concurrent runs is reached. Finish a run first."}
-        )
+        waits.append(NOT_ADMITTED)
     return Refused(
         "NOT_CLAIMABLE", why=waits[0]["sentence"], details={"state": task.status, "waits_for": waits}
     )
+
+
+def lacking(task: Task, capabilities: Iterable[str]) -> list[dict[str, Any]]:
+    """What the task waits for in somebody with these capabilities: nothing, or the ones that are missing."""
+    missing = sorted(set(task.profile.capabilities) - set(capabilities))
+    if not missing:
+        return []
+    sentence = f"It needs the capabilities {', '.join(missing)}."
+    return [{"kind": "capabilities", "sentence": sentence, "missing": missing}]
 
 
 def _capabilities(row: Row) -> list[str]:

@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+from django.conf import settings
+
 from titen.errors import Refused, not_found
 
 from . import blockers, events
@@ -9,7 +11,8 @@ from .callers import Caller
 from .leases import renew_human
 from .locks import Held, hold_task
 from .models import Blocker, BlockerKind, Comment, Run, Task
-from .runs import judge_standing
+from .runs import CERTAIN, judge_standing
+from .shapes import certainty
 from .tasks import refuse_unless
 
 
@@ -20,9 +23,11 @@ def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, v
     )
     if run is None or run.task_id != held.task.pk:
         raise not_found()
+    unsure = verb in CERTAIN and not caller.is_human
+    unsure = unsure and certainty(run.lease, held.at, settings.JEOPARDY_SHARE) == "jeopardy"
     if held.run is not None and held.run.pk == run_id and held.lease is not None:
         live = held.lease_is_live and held.lease.epoch == epoch
-        if live and held.run.principal_id == caller.principal_id:
+        if live and not unsure and held.run.principal_id == caller.principal_id:
             return held.run
     lease = run.lease
     row = {
@@ -39,7 +44,7 @@ def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, v
         "ended_at": lease.ended_at,
         "end_reason": lease.end_reason,
         "expired": lease.expires_at <= held.at,
-        "jeopardy": False,
+        "jeopardy": unsure,
     }
     refused = judge_standing(row, epoch, verb)
     refused.trace = (row, verb)

@@ -66,7 +66,7 @@ ENDINGS = {
         fruitless_ends = CASE WHEN g.fruitless THEN t.fruitless_ends + 1 ELSE 0 END""",
         lease_end="released",
         run_status="released",
-        run=", checkpoint = coalesce(%(checkpoint)s, checkpoint), error = %(reason)s",
+        run=", error = %(reason)s",
     ),
 }
 KINDS = {"complete": "task.completed", "fail": "task.failed", "release": "task.released"}
@@ -107,7 +107,7 @@ def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
     SELECT id, clock_timestamp() AS at FROM lease_held
 ), guarded AS MATERIALIZED (
     SELECT t.id AS task_id, l.id AS lease_id, m.id AS run_id, k.at,
-        (m.progress = 0 AND %(checkpoint)s::jsonb IS NULL) AS fruitless
+        (m.progress = 0 AND NOT %(leaves)s) AS fruitless
     FROM task_held t CROSS JOIN lease_held l CROSS JOIN mine m JOIN ended_clock k ON k.id = l.id
     WHERE l.ended_at IS NULL AND l.expires_at > k.at AND l.epoch = %(epoch)s
         AND t.status IN ({sources}) AND {ending.guard}

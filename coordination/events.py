@@ -6,6 +6,7 @@ event is written without a position, and whoever reads next numbers what has bee
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -83,6 +84,21 @@ CROSS JOIN LATERAL (
     SELECT position, digest FROM coordination_event_position
     WHERE organization_id = o.id ORDER BY position DESC LIMIT 1) p"""
 
+# Kinds whose events also have a place in the log of the document that is their subject.
+OF_DOCUMENTS = ("section.edited",)
+
+_LAST_IN_DOCUMENT = """
+SELECT d.id AS document_id, p.position
+FROM unnest(%(documents)s::uuid[]) d (id)
+CROSS JOIN LATERAL (
+    SELECT position FROM coordination_document_position
+    WHERE document_id = d.id ORDER BY position DESC LIMIT 1) p"""
+
+_PLACE_IN_DOCUMENT = """
+INSERT INTO coordination_document_position (document_id, position, event_id, event_created_at)
+SELECT * FROM unnest(%(documents)s::uuid[], %(positions)s::bigint[], %(events)s::uuid[], %(times)s::timestamptz[])
+RETURNING 1 AS one"""
+
 _PLACE = """
 INSERT INTO coordination_event_position (organization_id, position, event_id, event_created_at, digest)
 SELECT * FROM unnest(%(organizations)s::uuid[], %(positions)s::bigint[], %(events)s::uuid[],
@@ -113,7 +129,7 @@ def digest(previous: bytes, position: int, event: Row) -> bytes:
 
 
 def number() -> int:
-    """Give every committed event its organization's next position; the number of events placed.
+    """Give every committed event its organization's next position, and its document's; how many events.
 
     One numbering step runs at a time, under an advisory lock that ends with its transaction. Within
     a transaction events keep the order in which they were written; an event that depends on another
@@ -126,6 +142,7 @@ def number() -> int:
             events = fetch_all(_TAKE, {})
             if events:
                 _place(events)
+                _place_in_documents([event for event in events if event["kind"] in OF_DOCUMENTS])
         total += len(events)
         if len(events) < BATCH:
             return total
@@ -152,6 +169,28 @@ def _place(events: list[Row]) -> None:
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
     fetch_all(_PLACE, columns)
+
+
+def _place_in_documents(events: list[Row]) -> None:
+    """In the order of their organizations' positions."""
+    if not events:
+        return
+    documents = [event["subject_id"] for event in events]
+    found = fetch_all(_LAST_IN_DOCUMENT, {"documents": list(set(documents))})
+    last = Counter[UUID]({row["document_id"]: row["position"] for row in found})
+    positions = []
+    for document in documents:
+        last[document] += 1
+        positions.append(last[document])
+    fetch_all(
+        _PLACE_IN_DOCUMENT,
+        {
+            "documents": documents,
+            "positions": positions,
+            "events": [event["event_id"] for event in events],
+            "times": [event["event_created_at"] for event in events],
+        },
+    )
 
 
 _READ = """

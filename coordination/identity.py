@@ -16,10 +16,11 @@ from django.db import IntegrityError, transaction
 
 from titen.errors import Refused, invalid, not_found
 
-from . import events
+from . import events, leasing
 from .admission import check_capabilities, check_concurrency
 from .callers import EVERYTHING, SCOPES, Caller
 from .claims import check_ttl
+from .handoffs import end_offers_with
 from .models import ApiKey, Membership, Organization, Principal, PrincipalKind, Role, User
 from .models.fields import ClockNow
 from .takeovers import revoke_runs_of
@@ -157,7 +158,7 @@ def end_membership(
         user_id=user_id,
     )
     for principal in Principal.objects.filter(organization_id=organization_id, user_id=membership.user_id):
-        revoke_runs_of(principal, actor_id=actor_id)
+        _take_back(principal, actor_id)
 
 
 def make_principal(
@@ -230,7 +231,13 @@ def disable_principal(
         subject_id=principal.pk,
         user_id=user_id,
     )
+    _take_back(principal, actor_id)
+
+
+def _take_back(principal: Principal, actor_id: UUID | None) -> None:
     revoke_runs_of(principal, actor_id=actor_id)
+    leasing.revoke_all_of(principal, actor_id=actor_id)
+    end_offers_with(principal, actor_id=actor_id)
 
 
 def issue_key(

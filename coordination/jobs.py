@@ -3,13 +3,19 @@
 from celery import shared_task
 from django.db import connection
 
-from . import events, sweeping
+from . import checkpoints, events, handoffs, leasing, sweeping
 
 
 @shared_task(name="coordination.jobs.sweep")
 def sweep() -> int:
-    """End the runs whose leases have run out; how many."""
-    return sweeping.sweep()
+    """End the leases that have run out, and the runs under them; how many."""
+    return sweeping.sweep() + leasing.sweep()
+
+
+@shared_task(name="coordination.jobs.expire_handoffs")
+def expire_handoffs() -> int:
+    """End the handoffs whose time is over; how many."""
+    return handoffs.expire_due()
 
 
 @shared_task(name="coordination.jobs.number_events")
@@ -20,7 +26,7 @@ def number_events() -> int:
 
 @shared_task(name="coordination.jobs.clean_up")
 def clean_up() -> None:
-    """Forget stored answers after a day, and renewals a week after their lease ended."""
+    """Forget stored answers after a day, renewals a week after their lease ended, and old checkpoints."""
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'"
@@ -29,3 +35,4 @@ def clean_up() -> None:
             "DELETE FROM coordination_renewal n USING coordination_lease l WHERE l.id = n.lease_id"
             " AND l.ended_at < clock_timestamp() - interval '7 days'"
         )
+    checkpoints.drop_old()

@@ -23,8 +23,13 @@ from .models import (
 )
 
 
-def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds: int) -> Run:
-    """Give a principal a new lease and run on a task without an open run; the task goes in progress."""
+def grant(
+    task: Task, principal: Principal, *, because: GrantReason, ttl_seconds: int, blocked: bool = False
+) -> Run:
+    """Give a principal a new lease and run on a task without an open run; the task goes in progress.
+
+    A `blocked` task stays so: the run waits, and hears by its heartbeats what comes of the task's questions.
+    """
     Resource.objects.filter(pk=task.resource_id).update(epoch=F("epoch") + 1)
     resource = Resource.objects.get(pk=task.resource_id)
     at = clock()
@@ -51,13 +56,14 @@ def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds
         lease=lease,
         number=task.run_count + 1,
         epoch=resource.epoch,
-        status=RunStatus.RUNNING,
+        status=RunStatus.WAITING if blocked else RunStatus.RUNNING,
+        has_asked=blocked,
         started_at=at,
     )
     task.run_count += 1
-    task.status = TaskStatus.IN_PROGRESS
+    task.status = TaskStatus.BLOCKED if blocked else TaskStatus.IN_PROGRESS
     Task.objects.filter(pk=task.pk).update(
-        status=TaskStatus.IN_PROGRESS,
+        status=task.status,
         run_count=task.run_count,
         reserved_for=None,
         reserved_until=None,
@@ -73,7 +79,7 @@ def grant(task: Task, principal: Principal, *, because: GrantReason, ttl_seconds
         run_id=run.pk,
         lease_id=lease.pk,
         epoch=lease.epoch,
-        status=TaskStatus.IN_PROGRESS,
+        status=task.status,
         run=run.number,
         because=because,
     )

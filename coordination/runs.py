@@ -6,15 +6,18 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from titen.api.ids import public_id
 from titen.errors import Refused, invalid, not_found
 
 from . import endings, events, participants, statements
-from .callers import Caller, Credential, by_principal
+from .callers import Credential
 from .claims import check_ttl, claim
 from .database import Row, fetch, fetch_all
-from .leases import renew_human
-from .locks import hold_task
 from .models import Comment, Run
+from .versions import WORK, add_version, weigh
+
+# What only the holder of a certain lease does.
+CERTAIN = ("complete", "hand_off")
 
 _SATISFY = """
 WITH freed AS (
@@ -110,33 +113,25 @@ def release(
     checkpoint: Any = None,
     **following: Any,
 ) -> Row:
-    """Give the task back; it counts as no attempt. A checkpoint stays for the next run."""
-    extra = {"reason": reason, "checkpoint": None if checkpoint is None else json.dumps(checkpoint)}
-    return _end("release", credential, run_id, epoch, extra, **following)
-
-
-def save_checkpoint(caller: Caller, run_id: UUID, *, epoch: int, checkpoint: Any) -> Run:
-    """The holder leaves word (any JSON value) for whoever works on the task next; the run goes on."""
-    run = Run.objects.filter(pk=run_id, organization_id=caller.organization_id).first()
-    if run is None:
-        raise not_found()
-    held = hold_task(caller.organization_id, run.task_id, for_holder=True)
-    mine = held.run is not None and held.run.pk == run_id and held.run.principal_id == caller.principal_id
-    if not mine or not held.lease_is_live or run.epoch != epoch:
-        raise refusal(by_principal(caller.principal_id), run_id, epoch, "checkpoint")
-    Run.objects.filter(pk=run_id).update(checkpoint=checkpoint)
-    run.checkpoint = checkpoint
-    renew_human(held, caller.principal_id)
-    events.record(
-        "run.checkpointed",
-        organization_id=run.organization_id,
-        actor_id=caller.principal_id,
-        task_id=run.task_id,
-        run_id=run_id,
-        lease_id=run.lease_id,
-        epoch=epoch,
-    )
-    return run
+    """Give the task back; it counts as no attempt. A checkpoint stays for the next run, as its next version."""
+    if checkpoint is None:
+        return _end("release", credential, run_id, epoch, {"reason": reason}, **following)
+    claim_next = following.pop("claim_next", False)
+    with transaction.atomic():
+        row = _end("release", credential, run_id, epoch, {"reason": reason, "leaves": True}, **following)
+        run = Run.objects.get(pk=run_id)
+        add_version(
+            run.organization_id,
+            run.principal_id,
+            subject_id=public_id("task", run.task_id),
+            kind=WORK,
+            state=checkpoint,
+            state_hash=weigh(checkpoint, field="checkpoint"),
+            run=run,
+        )
+    if claim_next:
+        row["next"] = claim(credential, **following)
+    return row
 
 
 def _end(
@@ -152,7 +147,7 @@ def _end(
 ) -> Row:
     """End a run; with `claim_next` the row's `next` is what the claim answers, or None."""
     params = {
-        "checkpoint": None,
+        "leaves": False,
         **credential.params,
         "run": run_id,
         "epoch": epoch,
@@ -250,7 +245,7 @@ def judge_standing(row: Row, epoch: int, verb: str) -> Refused:
         return Refused("STALE_EPOCH", details={"current_epoch": row["epoch"]})
     if row["expired"]:
         return Refused("LEASE_EXPIRED", details=state)
-    if verb == "complete" and row["jeopardy"]:
+    if verb in CERTAIN and row["jeopardy"]:
         return Refused("LEASE_IN_JEOPARDY", details=state)
     if verb == "complete" and row["open_effects"]:
         return Refused(

@@ -1,13 +1,20 @@
 """Tasks, runs, leases, comments and events as the API prints them."""
 
+import json
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from titen.api.ids import maybe_id, public_id
 
 from .database import Row
-from .models import Comment, Lease, Run, Task
+from .models import CheckpointVersion, Comment, Lease, Renewal, Run, Task
 from .times import stamp
+
+
+def size_of(content: Any) -> int:
+    """How many bytes it takes in an answer."""
+    return len(json.dumps(content, ensure_ascii=False).encode())
 
 
 def certainty(lease: Lease, now: datetime, jeopardy_share: float) -> str:
@@ -32,14 +39,14 @@ def lease_json(row: Row, *, certainty: str = "held") -> dict[str, Any]:
     }
 
 
-def claim_json(row: Row, context: dict[str, Any]) -> dict[str, Any]:
-    """What a claim answers: task, run, lease, and all that the work needs."""
+def claim_json(row: Row, context: dict[str, Any], *, sequencer: str) -> dict[str, Any]:
+    """What a claim answers: task, run, lease with its sequencer, and all that the work needs."""
     return {
         "task": {
             "id": public_id("task", row["task_id"]),
             "title": row["title"],
             "description": row["description"],
-            "status": "in_progress",
+            "status": row.get("task_status", "in_progress"),
             "priority": row["priority"],
             "required_capabilities": row["required_capabilities"],
             "payload": row["payload"],
@@ -60,7 +67,7 @@ def claim_json(row: Row, context: dict[str, Any]) -> dict[str, Any]:
             "started_at": stamp(row["started_at"]),
             "ended_at": None,
         },
-        "lease": lease_json(row),
+        "lease": {**lease_json(row), "sequencer": sequencer},
         "heartbeat_interval_seconds": row["ttl_seconds"] / 3,
         "server_time": stamp(row["server_time"]),
         "context": context,
@@ -123,8 +130,10 @@ def task_json(task: Task, *, private: bool) -> dict[str, Any]:
     return shown
 
 
-def run_json(run: Run, *, now: datetime, jeopardy_share: float, private: bool) -> dict[str, Any]:
-    """A run with its lease."""
+def run_json(
+    run: Run, *, now: datetime, jeopardy_share: float, private: bool, checkpoint: Any = None
+) -> dict[str, Any]:
+    """A run with its lease; `checkpoint` is the state that it left, if it may be shown."""
     lease = run.lease
     shown = {
         "id": public_id("run", run.pk),
@@ -153,8 +162,69 @@ def run_json(run: Run, *, now: datetime, jeopardy_share: float, private: bool) -
         },
     }
     if private:
-        shown.update(error=run.error, checkpoint=run.checkpoint)
+        shown.update(error=run.error, checkpoint=checkpoint)
     return shown
+
+
+def held_lease_json(lease: Lease, *, now: datetime, jeopardy_share: float) -> dict[str, Any]:
+    """A lease with its resource and its holder, for those who may know them."""
+    return {
+        "lease_id": public_id("lease", lease.pk),
+        "resource_type": lease.resource.resource_type,
+        "resource_id": lease.resource.resource_id,
+        "holder_id": public_id("agent", lease.principal_id),
+        "holder": lease.principal.name,
+        "purpose": lease.purpose,
+        "epoch": lease.epoch,
+        "ttl_seconds": lease.ttl_seconds,
+        "granted_because": lease.granted_because,
+        "previous_lease_id": maybe_id("lease", lease.previous_lease_id),
+        "granted_at": stamp(lease.granted_at),
+        "renewed_at": stamp(lease.renewed_at),
+        "renewal_count": lease.renewal_count,
+        "expires_at": stamp(lease.expires_at),
+        "certainty": certainty(lease, now, jeopardy_share),
+        "jeopardy_declared_at": stamp(lease.jeopardy_declared_at),
+        "ended_at": stamp(lease.ended_at),
+        "end_reason": lease.end_reason,
+        "end_note": lease.end_note,
+    }
+
+
+def renewal_json(renewal: Renewal) -> dict[str, Any]:
+    """One accepted renewal."""
+    return {
+        "renewed_at": stamp(renewal.renewed_at),
+        "expires_at": stamp(renewal.expires_at),
+        "progress": renewal.progress,
+    }
+
+
+def checkpoint_json(version: CheckpointVersion, *, state: bool) -> dict[str, Any]:
+    """A checkpoint as it stood with this version, with or without what it holds."""
+    checkpoint, run = version.checkpoint, version.run
+    shown = {
+        "checkpoint_id": public_id("ckpt", checkpoint.pk),
+        "subject_id": checkpoint.subject_id,
+        "agent": public_id("agent", checkpoint.principal_id),
+        "kind": checkpoint.kind,
+        **version_json(version),
+        "task_id": maybe_id("task", run.task_id if run else None),
+        "created_at": stamp(checkpoint.created_at),
+        "updated_at": stamp(version.created_at),
+        "expires_at": stamp(checkpoint.expires_at),
+    }
+    return {**shown, "state": version.state} if state else shown
+
+
+def version_json(version: CheckpointVersion) -> dict[str, Any]:
+    """One version of a checkpoint, without what it holds; whether its state changed is in the hash."""
+    return {
+        "version": version.version,
+        "state_hash": version.state_hash,
+        "run_id": maybe_id("run", version.run_id),
+        "epoch": version.epoch,
+    }
 
 
 def comment_json(comment: Comment) -> dict[str, Any]:
@@ -179,14 +249,18 @@ def comment_json(comment: Comment) -> dict[str, Any]:
     }
 
 
-def event_json(row: Row) -> dict[str, Any]:
-    """One line of the log, with its position as the cursor behind it."""
+def event_json(row: Row, *, sees_holders: bool, reader_id: UUID | None = None) -> dict[str, Any]:
+    """One line of the log, with its position as the cursor behind it.
+
+    Who holds a lease is shown to its holder (`reader_id`) and to whom `sees_holders`.
+    """
+    hidden = row["kind"].startswith("lease.") and not sees_holders and row["actor_id"] != reader_id
     return {
         "id": public_id("evt", row["id"]),
         "cursor": str(row["position"]),
         "kind": row["kind"],
         "created_at": stamp(row["created_at"]),
-        "actor_id": maybe_id("agent", row["actor_id"]),
+        "actor_id": None if hidden else maybe_id("agent", row["actor_id"]),
         "task_id": maybe_id("task", row["task_id"]),
         "run_id": maybe_id("run", row["run_id"]),
         "lease_id": maybe_id("lease", row["lease_id"]),

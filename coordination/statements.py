@@ -248,6 +248,7 @@ def heartbeat(*, caller: str) -> str:
     INSERT INTO coordination_renewal (lease_id, renewed_at, expires_at, progress)
     SELECT n.id, n.at, n.expires_at, b.progress FROM renewed n CROSS JOIN beat b
 )
-SELECT n.id AS lease_id, n.epoch, n.ttl_seconds, n.expires_at, n.granted_because, n.at AS server_time,
+SELECT c.principal_id AS caller_id, c.organization_id,
+    n.id AS lease_id, n.epoch, n.ttl_seconds, n.expires_at, n.granted_because, n.at AS server_time,
     b.id AS run_id, b.task_id, b.status AS run_status, b.progress, b.status_line, b.has_asked, b.pause_requested_at
-FROM renewed n CROSS JOIN beat b"""
+FROM renewed n CROSS JOIN beat b CROSS JOIN caller c"""

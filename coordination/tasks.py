@@ -8,7 +8,7 @@ from django.db import connection
 
 from titen.errors import Refused
 
-from . import blockers, dependencies, events, participants
+from . import blockers, dependencies, events, handoffs, participants
 from .callers import Caller
 from .claims import check_ttl, profile_for
 from .leases import end_lease, renew_human
@@ -155,13 +155,14 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
 
 
 def end_everything_open(held: Held, *, because: str, actor_id: UUID) -> None:
-    """Close all blockers; pending approvals are cancelled, questions stay as comments."""
+    """Close all blockers and withdraw offers; pending approvals are cancelled, questions stay as comments."""
     blockers.close_blockers(held, Blocker.objects.all(), resume=False)
     Comment.objects.filter(task=held.task, blocking=True, answered_at=None, withdrawn_at=None).update(
         withdrawn_at=ClockNow()
     )
     for participant in participants.everyone():
         participant.task_ended(held.task, because=because, actor_id=actor_id)
+    handoffs.withdraw_offers_of(held.task, actor_id=actor_id)
 
 
 def block(caller: Caller, task_id: UUID, *, sentence: str, epoch: int | None = None) -> Task:

@@ -2,7 +2,7 @@
 
 from titen.lifecycle import Machine
 
-from .models import RunStatus, TaskStatus
+from .models import HandoffStatus, RunStatus, TaskStatus
 
 OPEN = ("todo", "in_progress", "blocked")
 
@@ -25,6 +25,8 @@ TASK = Machine(
         "unblock": (["blocked"], None),
         # To oneself in_progress; to an agent or to the queue todo.
         "take_over": (OPEN, None),
+        # The receiver accepts: it stays as it is, or in_progress from todo.
+        "hand_off": (OPEN, None),
         "cancel": (OPEN, "cancelled"),
         # Out of blocked only where the attempts were used up.
         "reopen": (["blocked", "done", "cancelled"], None),
@@ -46,6 +48,19 @@ RUN = Machine(
         "resume": (["waiting"], "running"),
         "block": (["running", "waiting"], "waiting"),
         "take_over": (["running", "waiting"], "superseded"),
+        "hand_off": (["running", "waiting"], "handed_off"),
         "cancel": (["running", "waiting"], "cancelled"),
+    },
+)
+
+HANDOFF = Machine(
+    "handoff",
+    HandoffStatus.values,
+    {
+        "accept": (["pending"], "accepted"),
+        "reject": (["pending"], "rejected"),
+        "withdraw": (["pending"], "withdrawn"),
+        # Its time is over, or what it offers went to somebody else or is done.
+        "expire": (["pending"], "expired"),
     },
 )

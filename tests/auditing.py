@@ -9,9 +9,30 @@ from django.urls import reverse
 
 from approvals import decisions, requests
 from approvals.models import Vote
-from coordination import admission, claims, comments, events, runs, tasks
+from coordination import (
+    admission,
+    checkpoints,
+    claims,
+    comments,
+    contexts,
+    events,
+    messages,
+    offering,
+    runs,
+    sections,
+    tasks,
+)
 from coordination.callers import by_principal
-from coordination.models import Event, Organization, StoredAnswer, Task, UnnumberedEvent, User
+from coordination.models import (
+    ContextItemKind,
+    Event,
+    Organization,
+    SigningKey,
+    StoredAnswer,
+    Task,
+    UnnumberedEvent,
+    User,
+)
 from titen.api.doors import transact
 
 from .cast import Company, Human
@@ -60,6 +81,11 @@ def populate(company: Company) -> World:
             caller, row["task_id"], body="How deep?", run_id=row["run_id"], epoch=row["epoch"]
         )
     )
+    kept = transact(
+        lambda: checkpoints.write(caller, state={"dug": 1}, run_id=row["run_id"], epoch=row["epoch"])
+    )
+    pinned = [contexts.Named(ContextItemKind.CHECKPOINT, kept.checkpoint_id)]
+    transact(lambda: contexts.create(caller, items=pinned, note="How far we are"))
     transact(lambda: comments.answer(boss.caller, row["task_id"], comment.pk, body="Two metres"))
     approval = transact(
         lambda: requests.request(
@@ -76,6 +102,11 @@ def populate(company: Company) -> World:
         status=201,
         body={"data": "hidden answer"},
     )
+    to = company.agent("colleague").principal.name
+    transact(lambda: offering.offer(caller, to_principal=to, task_id=row["task_id"], message="Dig on"))
+    transact(lambda: messages.send(caller, to_principal=to, body="Bring a spade"))
+    intro = sections.name_section("handbook", "intro")
+    transact(lambda: sections.acquire(caller, intro, seconds=300))
     events.number()
     transact(lambda: tasks.block(boss.caller, needed.pk, sentence="Wait for the survey"))
     return World(company, boss, agent.secret)
@@ -83,6 +114,9 @@ def populate(company: Company) -> World:
 
 def rows_of(model: Any, world: World) -> Any:
     """The rows of a model in an organization."""
+    if model is SigningKey:
+        # They are the server's.
+        return SigningKey.objects.all()
     found = page_of(model).limited(model._default_manager.all(), [world.company.organization.pk])
     if model is UnnumberedEvent and not found.exists():
         task = Task.objects.filter(organization=world.company.organization, status="blocked").earliest("pk")

@@ -3,6 +3,8 @@
 import itertools
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,3 +139,12 @@ def found_company(url: str = "") -> Company:
     """A new organization."""
     slug = f"org-{secrets.token_hex(5)}"
     return Company(identity.make_organization(slug, slug), url)
+
+
+@contextmanager
+def founded(url: str) -> Iterator[Company]:
+    """A new organization whose agents hang up at the end."""
+    company = found_company(url)
+    yield company
+    for agent in company.agents:
+        agent.close()

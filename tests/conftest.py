@@ -7,10 +7,15 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from .cast import Agent, Company, Human, found_company
+from coordination import signing
+from coordination.models import Role, SigningKey
+
+from .cast import Agent, Company, Human, founded
 from .invariants import check_invariants
+from .keeping import keep
 from .servers import Server, run_web
 from .stack import Stack
+from .visitors import Visit, Visitor
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -55,10 +60,15 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture
 def company(web: Server) -> Iterator[Company]:
     """An organization."""
-    company = found_company(web.url)
-    yield company
-    for agent in company.agents:
-        agent.close()
+    with founded(web.url) as company:
+        yield company
+
+
+@pytest.fixture
+def elsewhere(web: Server) -> Iterator[Company]:
+    """Another organization."""
+    with founded(web.url) as company:
+        yield company
 
 
 @pytest.fixture
@@ -74,6 +84,12 @@ def other(company: Company) -> Agent:
 
 
 @pytest.fixture
+def third(company: Company) -> Agent:
+    """A third one, who is no party to what the two do."""
+    return company.agent("carl")
+
+
+@pytest.fixture
 def admin(company: Company) -> Human:
     """A human with every role."""
     return company.human("admin")
@@ -86,10 +102,44 @@ def approver(company: Company) -> Human:
 
 
 @pytest.fixture
+def visit(web: Server) -> Iterator[Visit]:
+    """Opens browsers, logged in as somebody or as nobody."""
+    visitors: list[Visitor] = []
+
+    def visit(human: Human | None = None) -> Visitor:
+        visitors.append(Visitor(web.url))
+        if human is not None:
+            assert visitors[-1].log_in(human.user.email).status_code == 302
+        return visitors[-1]
+
+    yield visit
+    for visitor in visitors:
+        visitor.client.close()
+
+
+@pytest.fixture
+def otto(visit: Visit, company: Company) -> Visitor:
+    """The browser of an operator."""
+    return visit(company.human(Role.OPERATOR))
+
+
+@pytest.fixture
+def vera(visit: Visit, company: Company) -> Visitor:
+    """The browser of a viewer."""
+    return visit(company.human(Role.VIEWER))
+
+
+@pytest.fixture
 def claimed(agent: Agent) -> Any:
     """A claim that `agent` holds."""
     agent.create("Claimed work")
     return agent.claim()
+
+
+@pytest.fixture
+def kept(agent: Agent) -> Any:
+    """A checkpoint of `agent` in its first version."""
+    return keep(agent, {"step": 1})
 
 
 @pytest.fixture
@@ -115,3 +165,13 @@ def ask(agent: Agent) -> Callable[..., Any]:
 def awaiting_approval(claimed: Any, ask: Callable[..., Any]) -> Any:
     """A pending approval of `claimed`."""
     return ask(claimed)
+
+
+@pytest.fixture
+def own_keys() -> Iterator[None]:
+    """Signing keys that a test may change: they are put back, since other processes go on signing."""
+    kept = [SigningKey(**row) for row in SigningKey.objects.values()]
+    yield
+    SigningKey.objects.all().delete()
+    SigningKey.objects.bulk_create(kept)
+    signing.forget()

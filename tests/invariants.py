@@ -31,7 +31,7 @@ RULES = {
             SELECT count(*) AS n FROM coordination_event e
             WHERE e.task_id = r.task_id AND e.run_id = r.id AND e.kind IN (
                 'task.completed', 'task.failed', 'task.released', 'task.abandoned', 'task.parked', 'task.superseded',
-                'task.run_cancelled')) e
+                'task.run_cancelled', 'task.handed_off')) e
         WHERE e.n <> (r.ended_at IS NOT NULL)::int""",
     "INV4: every decided approval has exactly one decision event by its human": """
         SELECT a.id FROM approvals_approval a CROSS JOIN LATERAL (
@@ -49,9 +49,28 @@ RULES = {
         UNION ALL SELECT a.id FROM approvals_approval a JOIN coordination_event e ON e.subject_id = a.id
         WHERE e.kind IN ('approval.expired', 'approval.decided', 'approval.cancelled')
         GROUP BY a.id HAVING count(*) > 1""",
+    "INV6: every ended handoff has exactly one ending event, of its own end": """
+        SELECT h.id FROM coordination_handoff h JOIN (
+            SELECT subject_id, array_agg(kind ORDER BY seq) AS kinds FROM coordination_event
+            WHERE kind LIKE 'handoff.%' GROUP BY subject_id) e ON e.subject_id = h.id
+        WHERE e.kinds <> array_remove(ARRAY['handoff.created',
+            CASE WHEN h.ended_at IS NOT NULL THEN 'handoff.' || h.status END]::varchar[], NULL)""",
+    "INV6: an accepted task was handed to a run of the target": """
+        SELECT h.id FROM coordination_handoff h
+        JOIN coordination_event e ON e.subject_id = h.id AND e.kind = 'handoff.accepted'
+        LEFT JOIN coordination_run r ON r.id = h.accepted_run_id
+        WHERE h.task_id IS NOT NULL
+            AND (r.id IS NULL OR r.principal_id <> h.to_principal_id OR r.task_id <> h.task_id)""",
     "INV8: positions are unique and without gaps": """
         SELECT organization_id FROM coordination_event_position
         GROUP BY organization_id HAVING count(*) <> max(position) OR min(position) <> 1""",
+    "INV8: positions in documents are unique, without gaps and in the order of the organization's": """
+        SELECT document_id FROM coordination_document_position
+        GROUP BY document_id HAVING count(*) <> max(position) OR min(position) <> 1
+        UNION ALL SELECT document_id FROM (
+            SELECT d.document_id, o.position - lag(o.position) OVER (PARTITION BY d.document_id ORDER BY d.position) AS step
+            FROM coordination_document_position d JOIN coordination_event_position o ON o.event_id = d.event_id) s
+        WHERE step <= 0""",
     "INV8: the states rebuilt from the events are the states of the tasks": """
         SELECT t.id FROM coordination_task t LEFT JOIN LATERAL (
             SELECT e.data ->> 'status' AS status FROM coordination_event e

@@ -10,7 +10,8 @@ import pytest
 from coordination import takeovers, tasks
 from titen.errors import Refused
 
-from .scenes import Scene, question, to_self
+from .cast import Agent
+from .scenes import Scene, offer, question, to_self
 
 
 @dataclass
@@ -20,8 +21,8 @@ class Outcome:
     code: str | None = None
 
 
-def _over_http(scene: Scene, path: str, body: dict[str, Any]) -> Outcome:
-    answer = scene.stage.holder.send("POST", path, body)
+def _over_http(scene: Scene, path: str, body: dict[str, Any], *, by: Agent | None = None) -> Outcome:
+    answer = (by or scene.stage.holder).send("POST", path, body)
     assert answer.status_code < 500, answer.text
     return Outcome(answer.json()["error"]["code"] if answer.status_code >= 400 else None)
 
@@ -66,6 +67,20 @@ def _ask_question(scene: Scene) -> Outcome:
 
 def _cancel(scene: Scene) -> Outcome:
     return _over_http(scene, f"/tasks/{scene.task_id}/cancel", {})
+
+
+def _offer(scene: Scene) -> Outcome:
+    run, epoch = _run_and_epoch(scene)
+    body = offer(scene.stage.other, {"run": {"id": run}, "lease": {"epoch": epoch}})
+    return _over_http(scene, "/handoffs", body)
+
+
+def _hand_off(scene: Scene) -> Outcome:
+    """The other agent accepts what the holder offered; without an offer the holder tries to make one."""
+    if scene.handoff is None:
+        return _offer(scene)
+    path = f"/handoffs/{scene.handoff['handoff_id']}/resolve"
+    return _over_http(scene, path, {"status": "accepted"}, by=scene.stage.other)
 
 
 def _sweep(scene: Scene) -> Outcome:
@@ -117,6 +132,8 @@ MOVES: dict[str, Callable[[Scene], Outcome]] = {
     "take_over": _take_over,
     "take_over:agent": _to_agent,
     "take_over:me": _to_self,
+    "hand_off": _hand_off,
+    "hand_off:offer": _offer,
     "cancel": _cancel,
     "reopen": _human(tasks.reopen),
     "set_priority": _human(tasks.set_priority, priority=7),

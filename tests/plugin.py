@@ -47,6 +47,7 @@ def _start() -> None:
         os.environ["CELERY_BROKER_URL"] = STACK.enter_context(embedded.start_valkey(FOLDER / "broker"))
     os.environ["TITEN_VAR"] = str(FOLDER / "var")
     os.environ["TITEN_SECRET_KEY"] = secrets.token_urlsafe(48)
+    os.environ["TITEN_SECRET_KEYS"] = secrets.token_urlsafe(48)
     os.environ["TITEN_LEASE_TTL_MINIMUM"] = "1"
     (FOLDER / "var" / "static").mkdir(parents=True)
 

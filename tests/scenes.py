@@ -39,6 +39,9 @@ class Scene:
     task_id: str = ""
     claim: Any = None
     approval: Any = None
+    # Offer the task to the other agent as soon as it is held; the offer.
+    offers: bool = False
+    handoff: Any = None
 
     @property
     def task(self) -> UUID:
@@ -56,6 +59,8 @@ class Scene:
 
     def hold(self, agent: Agent | None = None) -> "Scene":
         self.claim = (agent or self.stage.holder).claim(task_id=self.task_id)
+        if self.offers:
+            self.handoff = self.stage.holder.post("/handoffs", offer(self.stage.other, self.claim))
         return self
 
     def send(self, verb: str, body: dict[str, Any] | None = None) -> Any:
@@ -101,6 +106,12 @@ def question(claim: Any, **more: Any) -> dict[str, Any]:
     }
 
 
+def offer(to: Agent, claim: Any, **more: Any) -> dict[str, Any]:
+    """The body of an offer of a claimed task."""
+    run = {"run_id": claim["run"]["id"], "epoch": claim["lease"]["epoch"]}
+    return {"to_principal": to.principal.name, "message": "It is yours.", **run, **more}
+
+
 def to_self(scene: Scene) -> dict[str, Any]:
     """How a human takes the task over to themselves, with what the page shows now."""
     me = Principal.objects.get(pk=scene.stage.human.caller.principal_id)
@@ -140,6 +151,12 @@ def _held_but_run_out(s: Scene) -> None:
 def _held_after_takeover(s: Scene) -> None:
     s.create().hold()
     s.by_human(takeovers.take_over, **to_self(s))
+
+
+def _handed_off(s: Scene) -> None:
+    s.offers = True
+    s.create().hold()
+    s.stage.other.post(f"/handoffs/{s.handoff['handoff_id']}/resolve", {"status": "accepted"})
 
 
 def _awaiting_approval(s: Scene) -> None:
@@ -193,6 +210,7 @@ STATES: dict[str, tuple[str, str | None, Callable[[Scene], None]]] = {
     "held": ("in_progress", "running", _held),
     "held_but_run_out": ("in_progress", "running", _held_but_run_out),
     "held_after_takeover": ("in_progress", "running", _held_after_takeover),
+    "handed_off": ("in_progress", "running", _handed_off),
     "awaiting_approval": ("blocked", "waiting", _awaiting_approval),
     "awaiting_approval_but_run_out": ("blocked", "waiting", _awaiting_approval_but_run_out),
     "parked": ("blocked", None, _parked),
@@ -205,9 +223,9 @@ STATES: dict[str, tuple[str, str | None, Callable[[Scene], None]]] = {
 }
 
 
-def make_scene(stage: Stage, state: str) -> Scene:
-    """A new task in one of STATES."""
-    scene = Scene(stage)
+def make_scene(stage: Stage, state: str, *, offers: bool = False) -> Scene:
+    """A new task in one of STATES; with `offers` its holder, if there was one, had offered it to the other."""
+    scene = Scene(stage, offers=offers)
     status, _, make = STATES[state]
     make(scene)
     assert scene.shown["status"] == status

@@ -1,5 +1,7 @@
 """What the admin changes, it changes through rules: each leaves an event, and a refusal is a sentence."""
 
+import re
+
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.sessions.models import Session
@@ -7,10 +9,12 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
-from coordination import identity, takeovers
+from coordination import identity, leasing, takeovers
 from coordination.models import (
     ApiKey,
     CapabilityLimit,
+    Document,
+    Lease,
     Membership,
     Organization,
     Principal,
@@ -37,6 +41,10 @@ TESTED = {
     "apikey": {"revoke"},
     "capabilitylimit": {"limit", "change"},
     "task": {"cancel", "reopen"},
+    "lease": {"revoke"},
+    "document": {"delete"},
+    # In tests/test_signing_keys.py.
+    "signingkey": {"rotate", "rotate-at-once"},
 }
 
 
@@ -202,7 +210,7 @@ def assert_kept_nowhere(secret: str, browser: Client) -> None:
 
 
 def test_a_key_is_revoked(world: World, boss: Client) -> None:
-    key = ApiKey.objects.get(organization=world.company.organization)
+    key = ApiKey.objects.get(digest=identity.digest_of(world.secret))
     send(boss, ApiKey, "revoke", key)
     with pytest.raises(Refused):
         caller_by_digest(identity.digest_of(world.secret))
@@ -281,4 +289,64 @@ def test_nothing_is_made_in_a_foreign_organization(world: World) -> None:
         refused(
             send(boss, model, verb, organization=foreign, **values), 200, "not one of the available choices"
         )
+    assert changed_since(before) == []
+
+
+def test_a_lease_is_revoked_with_a_reason_by_a_member_and_once(
+    world: World, boss: Client, root: Client
+) -> None:
+    agent = world.company.agent("deployer")
+    wanted = [("deploy", "checkout-service")]
+    first = transact(lambda: leasing.acquire(agent.caller, wanted, ttl_seconds=60, purpose="Build 41"))
+    (row,) = transact(lambda: leasing.acquire(agent.caller, wanted, ttl_seconds=60, purpose="Build 42"))
+    lease = Lease.objects.get(pk=row["lease_id"])
+    before = table_digests()
+    refused(send(boss, Lease, "revoke", lease), 200, "required")
+    refused(send(root, Lease, "revoke", lease, reason="It hangs"), 403, "Only a member")
+    assert changed_since(before) == []
+    assert send(boss, Lease, "revoke", lease, reason="It hangs").status_code == 302
+    lease.refresh_from_db()
+    assert (lease.end_reason, lease.end_note) == ("revoked", "It hangs")
+    event = last_event(world.company.organization)
+    assert (event.kind, event.actor_id) == ("lease.revoked", world.admin.caller.principal_id)
+    before = table_digests()
+    refused(send(boss, Lease, "revoke", lease, reason="Again"), 404, "over (revoked)")
+    assert changed_since(before) == []
+    page = boss.get(reverse("admin:coordination_lease_change", args=[lease.pk])).content.decode()
+    for words in (
+        "Build 42",
+        "deployer",
+        "epoch 1",
+        "epoch 2",
+        "superseded",
+        "lease.acquired",
+        "lease.revoked",
+    ):
+        assert words in page
+    assert "do/revoke" not in page
+    assert first[0]["lease_id"] != lease.pk
+    log = boss.get(reverse("admin:coordination_lease_history", args=[lease.pk]), follow=True).content.decode()
+    assert re.findall(r'class="field-kind[^>]*>([\w.]+)<', log) == ["lease.revoked", "lease.acquired"]
+    of_a_task = Run.objects.filter(organization=world.company.organization).first()
+    assert of_a_task is not None
+    page = boss.get(reverse("admin:coordination_lease_change", args=[of_a_task.lease_id])).content.decode()
+    assert "task.claimed" in page
+
+
+def test_a_document_is_deleted_by_a_member_and_its_leases_end(
+    world: World, boss: Client, root: Client
+) -> None:
+    document = Document.objects.get(organization=world.company.organization)
+    lease = Lease.objects.get(organization=world.company.organization, resource__resource_type="section")
+    before = table_digests()
+    refused(send(root, Document, "delete", document), 403, "Only a member")
+    assert changed_since(before) == []
+    assert send(boss, Document, "delete", document).status_code == 302
+    lease.refresh_from_db()
+    document.refresh_from_db()
+    assert (lease.end_reason, document.deleted_at is None) == ("revoked", False)
+    event = last_event(world.company.organization)
+    assert (event.kind, event.actor_id) == ("document.deleted", world.admin.caller.principal_id)
+    before = table_digests()
+    refused(send(boss, Document, "delete", document), 404, "Nothing with this id")
     assert changed_since(before) == []

@@ -4,58 +4,25 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from django.conf import settings
 
 from approvals.models import Approval
-from coordination import identity, sweeping
+from coordination import checkpoints, identity, sweeping
 from coordination.board import fragments, state, task_fragments, task_state
 from coordination.models import ApiKey, Comment, Role, Run, Task, User
 from titen.api.ids import read_id
 
 from .cast import PASSWORD, Agent, Company, Human, found_company
 from .servers import Server
-from .visitors import Visitor, said
-
-VOID = {"meta", "link", "input", "br", "use", "rect", "path", "circle", "progress"}
-
-
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture
-def visit(web: Server) -> Iterator[Visit]:
-    """Opens browsers, logged in as somebody or as nobody."""
-    visitors: list[Visitor] = []
-
-    def visit(human: Human | None = None) -> Visitor:
-        visitors.append(Visitor(web.url))
-        if human is not None:
-            assert visitors[-1].log_in(human.user.email).status_code == 302
-        return visitors[-1]
-
-    yield visit
-    for visitor in visitors:
-        visitor.client.close()
+from .visitors import Elements, Visit, Visitor, said
 
 
 @pytest.fixture
 def ada(visit: Visit, admin: Human) -> Visitor:
     return visit(admin)
-
-
-@pytest.fixture
-def otto(visit: Visit, company: Company) -> Visitor:
-    return visit(company.human(Role.OPERATOR))
-
-
-@pytest.fixture
-def vera(visit: Visit, company: Company) -> Visitor:
-    return visit(company.human(Role.VIEWER))
 
 
 def row(model: Any, prefix: str, text: str) -> Any:
@@ -65,27 +32,6 @@ def row(model: Any, prefix: str, text: str) -> Any:
 def approval_of(shown: dict[str, Any]) -> Approval:
     found: Approval = row(Approval, "appr", shown["id"])
     return found
-
-
-class Elements(HTMLParser):
-    """Counts the elements on the first level, and gathers every attribute."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.depth, self.scripts = 0, 0
-        self.roots: list[str | None] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
-        self.scripts += tag == "script" and "src" not in dict(attrs)
-        if self.depth == 0:
-            self.roots.append(dict(attrs).get("id"))
-        self.depth += tag not in VOID
-
-    def handle_endtag(self, tag: str) -> None:
-        self.depth -= tag not in VOID
 
 
 # --- logging in
@@ -412,10 +358,10 @@ def test_a_human_holds_a_run(agent: Agent, otto: Visitor, ada: Visitor, claimed:
     run = Run.objects.get(task=row(Task, "task", task), ended_at=None)
     mine = f"/runs/run_{run.pk.hex}"
     assert said(otto.click(f"{mine}/checkpoint", checkpoint='{"at": 3}', epoch="2")) == "Checkpoint saved."
-    assert row(Run, "run", f"run_{run.pk.hex}").checkpoint == {"at": 3}
+    assert checkpoints.left_by([run.pk]) == {run.pk: {"at": 3}}
     for text in ("half of it", '{"n": 1e400}', '["\\ud800"]', '{"a":1,"a":2}'):
         assert otto.click(f"{mine}/checkpoint", checkpoint=text, epoch="2").status_code == 200
-        assert row(Run, "run", f"run_{run.pk.hex}").checkpoint == text
+        assert checkpoints.left_by([run.pk]) == {run.pk: text}
     assert otto.click(f"{mine}/complete", epoch="1").status_code == 409
     assert ada.click(f"{mine}/complete", epoch="2").status_code == 409
     assert said(otto.click(f"{mine}/complete", epoch="2", summary="Did it.")) == "Completed."

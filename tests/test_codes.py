@@ -195,6 +195,9 @@ OVER_HTTP: dict[str, Callable[[Stage], Answer]] = {
     "RESERVED": _claim("todo_for_another"),
     "APPROVAL_EXPIRED": _decide(late=True),
     "DIGEST_MISMATCH": _decide(digest="0" * 64),
+    "VERSION_MISMATCH": lambda stage: _send(
+        stage, "/checkpoints", {"subject_id": "customer-7", "state": 1, "expected_version": 7}
+    ),
     "INTERNAL": _broken(lambda: ZeroDivisionError("nobody foresaw this")),
     "OVERLOADED": _broken(_database_says(LockNotAvailable)),
     "NOT_READY": _broken(_database_says(psycopg.OperationalError)),
@@ -209,7 +212,6 @@ LATER: dict[str, Callable[[str], Answer]] = {
     "APPROVAL_DENIED": _later(),
     "APPROVAL_VOID": _later(),
     "ALREADY_CONSUMED": _later(),
-    "VERSION_MISMATCH": _later(current=7),
 }
 
 

@@ -16,7 +16,7 @@ from approvals import decisions
 from coordination import comments
 from titen.api.doors import transact
 
-from .cast import Agent, Company, Human, found_company
+from .cast import Agent, Company, Human, found_company, founded
 from .clockwork import let_approval_run_out, let_lease_run_out, pass_time, uuid_of
 from .hub import connections_of, eventually, run_hub
 from .proxy import Proxy
@@ -36,10 +36,8 @@ def hub(database: None) -> Iterator[Server]:
 
 @pytest.fixture
 def company(hub: Server) -> Iterator[Company]:
-    company = found_company(hub.url)
-    yield company
-    for agent in company.agents:
-        agent.close()
+    with founded(hub.url) as company:
+        yield company
 
 
 @pytest.fixture

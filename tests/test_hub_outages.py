@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from .cast import Agent, Company, found_company
+from .cast import Agent, Company, founded
 from .hub import DatabaseProxy, Stream, connections_of, eventually, looks_of, run_hub
 from .servers import Server
 from .test_hub_streams import open_board
@@ -32,10 +32,8 @@ def hub(database: None, database_proxy: DatabaseProxy) -> Iterator[Server]:
 
 @pytest.fixture
 def company(web: Server) -> Iterator[Company]:
-    company = found_company(web.url)
-    yield company
-    for agent in company.agents:
-        agent.close()
+    with founded(web.url) as company:
+        yield company
 
 
 @pytest.fixture

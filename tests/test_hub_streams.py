@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from coordination.models import Membership
 
-from .cast import Agent, Company, Human, found_company
+from .cast import Agent, Company, Human, found_company, founded
 from .hub import Stream, connections_of, eventually, run_hub
 from .hub_stub import LARGE
 from .servers import Server
@@ -31,10 +31,8 @@ def hub(database: None) -> Iterator[Server]:
 
 @pytest.fixture
 def company(hub: Server) -> Iterator[Company]:
-    company = found_company(hub.url)
-    yield company
-    for agent in company.agents:
-        agent.close()
+    with founded(hub.url) as company:
+        yield company
 
 
 def log_in(human: Human) -> SessionStore:

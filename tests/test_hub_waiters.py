@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from titen.live.waiters import ClaimWish, EndWish, Found, Waiter, Waiting, Wish
+from titen.live.waiters import ClaimWish, EndWish, Found, LeaseWish, Waiter, Waiting, Wish
 
 ANY, PYTHON = ClaimWish("a"), ClaimWish("b", ("python",))
 
@@ -119,19 +119,19 @@ def test_a_repeat_is_woken_when_the_first_was_served(tasks: list[UUID]) -> None:
 def test_all_who_wait_for_a_decision_are_woken_by_it() -> None:
     wish = EndWish(uuid4())
     line = Line(wish, EndWish(uuid4()), wish)
-    claims, ends = line.waiting.begin_look()
-    assert not claims
-    assert len(ends) == 2
+    looking = line.waiting.begin_look()
+    assert not looking.claims
+    assert len(looking.ends) == 2
     assert line.waiting.wake(Found(ended=frozenset([wish.subject_id]))) == 2
 
 
 def test_a_look_asks_for_each_wish_once_and_for_nobody_who_rests(tasks: list[UUID]) -> None:
     line = Line(ANY, ANY, PYTHON)
-    claims, _ = line.waiting.begin_look()
+    claims = line.waiting.begin_look().claims
     assert claims == {ANY: 3, PYTHON: 3}
     line.wake(python=tasks[:1])
     line.settle(2, served=False)
-    claims, _ = line.waiting.begin_look()
+    claims = line.waiting.begin_look().claims
     assert list(claims) == [ANY]
 
 
@@ -141,3 +141,48 @@ def test_nobody_waits_means_nothing_to_look_for() -> None:
     with waiting.joined(Waiter(ANY)):
         assert waiting.somebody.is_set()
     assert not waiting.somebody.is_set()
+
+
+ORGANIZATION = uuid4()
+RED = LeaseWish("a", (("deploy", "red"),))
+RED_TOO = LeaseWish("b", (("deploy", "red"),))
+BOTH = LeaseWish("c", (("deploy", "red"), ("deploy", "blue")))
+
+
+def free(line: Line, *wishes: LeaseWish) -> list[int]:
+    """One look that finds what these wish for free; who is on the way to it now, by number."""
+    line.waiting.begin_look()
+    line.waiting.wake(Found(free=dict.fromkeys(wishes, ORGANIZATION)))
+    return [number for number, waiter in enumerate(line.waiters) if waiter.attempting]
+
+
+def test_a_free_resource_wakes_who_came_first_among_all_who_want_it() -> None:
+    line = Line(RED, RED_TOO, BOTH)
+    assert free(line, RED, RED_TOO, BOTH) == [0]
+    assert free(line, RED_TOO, BOTH) == [0]
+    line.settle(0, served=False)
+    # The first rests; the resource is somebody else's by now, and then free again.
+    assert free(line) == []
+    assert free(line, RED_TOO, BOTH) == [1]
+
+
+def test_who_wants_two_is_woken_when_both_can_be_had_and_keeps_others_from_both() -> None:
+    line = Line(BOTH, RED)
+    assert free(line, BOTH, RED) == [0]
+    line = Line(RED, BOTH)
+    assert free(line, RED, BOTH) == [0]
+    line.settle(0, served=True)
+    assert free(line, BOTH) == [1]
+
+
+def test_resources_of_two_organizations_are_two_though_they_have_one_name() -> None:
+    line = Line(RED, RED_TOO)
+    line.waiting.begin_look()
+    assert line.waiting.wake(Found(free={RED: ORGANIZATION, RED_TOO: uuid4()})) == 2
+
+
+def test_a_look_names_the_wishes_for_leases_apart() -> None:
+    looking = Line(ANY, RED, RED, EndWish(uuid4())).waiting.begin_look()
+    assert looking.leases == [RED]
+    assert list(looking.claims) == [ANY]
+    assert len(looking.ends) == 1

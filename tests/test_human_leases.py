@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from coordination import comments, runs, takeovers, tasks
+from coordination import checkpoints, comments, takeovers, tasks
 from coordination.models import Run
 from titen.api.doors import transact
 from titen.errors import Refused
@@ -70,9 +70,7 @@ def _post(scene: Scene) -> Any:
 def _checkpoint(scene: Scene) -> Any:
     run = run_of(scene)
     return transact(
-        lambda: runs.save_checkpoint(
-            scene.stage.human.caller, run.pk, epoch=run.epoch, checkpoint={"step": 2}
-        )
+        lambda: checkpoints.write(scene.stage.human.caller, run_id=run.pk, epoch=run.epoch, state={"step": 2})
     )
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from coordination import events
 from coordination.models import RunStatus
 from coordination.transitions import RUN, TASK
 
@@ -18,24 +17,25 @@ LETTERS = {"T": "todo", "P": "in_progress", "B": "blocked", "D": "done", "X": "c
 # How the task stands after each move. `.` refused without change · `s` refused, but what had run out is
 # written down · `o` the sweeper makes its other move · `-` the sweeper finds nothing to do.
 GRID = """
-                               claim heart compl fail relea aband park ask ask? resum block unblo queue agent me canc reop prio
-todo                             P     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    T
-todo_with_dependency             .     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    T
-todo_in_backoff                  .     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    T
-todo_released                    P     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    T
-todo_for_another                 .     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    T
-held                             .     P     D    T     T     -     -   B   B     .     B     .     T     T   P   X    .    P
-held_but_run_out                 P     .     .    .     .     T     o   .   .     .     B     .     T     T   P   X    .    T
-held_after_takeover              .     .     .    .     .     -     -   .   .     .     B     .     T     T   P   X    .    P
-awaiting_approval                .     B     .    B     B     -     -   B   B     P     B     .     T     T   P   X    .    B
-awaiting_approval_but_run_out    s     .     .    .     .     o     B   .   .     T     B     .     T     T   P   X    .    B
-parked                           .     .     .    .     .     -     -   .   .     T     B     .     T     T   P   X    .    B
-blocked_by_hand                  .     .     .    .     .     -     -   .   .     T     .     T     T     T   P   X    .    B
-held_and_blocked_by_hand         .     B     .    B     B     -     -   B   B     P     .     P     T     T   P   X    .    B
-out_of_attempts                  .     .     .    .     .     -     -   .   .     T     B     .     T     T   P   X    T    B
-after_a_cancelled_dependency     .     .     .    .     .     -     -   .   .     T     B     T     T     T   P   X    .    B
-done                             .     .     .    .     .     -     -   .   .     .     .     .     .     .   .   .    T    .
-cancelled                        .     .     .    .     .     -     -   .   .     .     .     .     .     .   .   .    T    .
+                              clai hear comp fail rele aban park ask ask? resu bloc unbl queu agen me hand offe canc reop prio
+todo                           P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
+todo_with_dependency           .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
+todo_in_backoff                .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T
+todo_released                  P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T
+todo_for_another               .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
+held                           .    P    D    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P
+held_but_run_out               P    .    .    .    .    T    o    .   .    .    B    .    T    T   P   P    .    X    .    T
+held_after_takeover            .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P
+handed_off                     .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P
+awaiting_approval              .    B    .    B    B    -    -    B   B    P    B    .    T    T   P   B    B    X    .    B
+awaiting_approval_but_run_out  s    .    .    .    .    o    B    .   .    T    B    .    T    T   P   B    .    X    .    B
+parked                         .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   B    .    X    .    B
+blocked_by_hand                .    .    .    .    .    -    -    .   .    T    .    T    T    T   P   .    .    X    .    B
+held_and_blocked_by_hand       .    B    .    B    B    -    -    B   B    P    .    P    T    T   P   B    B    X    .    B
+out_of_attempts                .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   .    .    X    T    B
+after_a_cancelled_dependency   .    .    .    .    .    -    -    .   .    T    B    T    T    T   P   .    .    X    .    B
+done                           .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .
+cancelled                      .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .
 """
 COLUMNS = list(MOVES)
 CELLS: dict[tuple[str, str], str] = {
@@ -50,6 +50,7 @@ LOST = {
     "todo_released": "CONFLICT",
     "held_but_run_out": "LEASE_EXPIRED",
     "held_after_takeover": "LEASE_SUPERSEDED",
+    "handed_off": "LEASE_SUPERSEDED",
     "awaiting_approval": "CONFLICT",
     "awaiting_approval_but_run_out": "LEASE_EXPIRED",
     "parked": "LEASE_EXPIRED",
@@ -58,7 +59,7 @@ LOST = {
     "done": "ALREADY_COMPLETED",
     "cancelled": "TASK_CANCELLED",
 }
-HOLDERS = {"heartbeat", "complete", "fail", "release", "ask", "ask:question"}
+HOLDERS = {"heartbeat", "complete", "fail", "release", "ask", "ask:question", "hand_off:offer"}
 
 # The one event of each move.
 EVENTS = {
@@ -76,6 +77,8 @@ EVENTS = {
     "take_over": ["task.taken_over"],
     "take_over:agent": ["task.taken_over"],
     "take_over:me": ["task.taken_over", "task.claimed"],
+    "hand_off": ["task.claimed", "handoff.accepted"],
+    "hand_off:offer": ["handoff.created"],
     "cancel": ["task.cancelled"],
     "reopen": ["task.reopened"],
     "set_priority": ["task.priority_set"],
@@ -105,6 +108,8 @@ def expected_events(move: str, state: str) -> list[str]:
             found.append("approval.cancelled")
         if STATES[state][1] and not state.endswith("run_out"):
             found.append("task.run_cancelled" if move == "cancel" else "task.superseded")
+    if move == "hand_off" and STATES[state][1] and not state.endswith("run_out"):
+        found.append("task.handed_off")
     return found + own
 
 
@@ -112,6 +117,9 @@ def refusal_of(move: str, state: str) -> str:
     """The code of a refused cell."""
     if move == "claim":
         return "RESERVED" if state == "todo_for_another" else "NOT_CLAIMABLE"
+    if move == "hand_off":
+        # Nobody could offer it, or its offer was withdrawn with the move; else nobody can have it now.
+        return "CONFLICT" if state in ("out_of_attempts", "done") else "NOT_FOUND"
     return LOST.get(state, "NOT_FOUND") if move in HOLDERS else "CONFLICT"
 
 
@@ -144,7 +152,7 @@ def _swept_first(move: str, state: str) -> bool:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("move", COLUMNS)
 def test_cell(stage: Stage, move: str, state: str) -> None:
-    scene = make_scene(stage, state)
+    scene = make_scene(stage, state, offers=move == "hand_off")
     letter = CELLS[move, state]
     before, seq = rows_of(scene.task_id), last_seq()
     outcome = make(move, scene)
@@ -160,29 +168,14 @@ def test_cell(stage: Stage, move: str, state: str) -> None:
         return
     assert rows_of(scene.task_id) == before
     assert outcome.code == (None if letter == "-" else refusal_of(move, state))
-    assert kinds == (["run.refused"] if scene.claim and move in HOLDERS else [])
+    assert kinds == left_by_a_refusal(move, scene)
 
 
-def _handed_off(stage: Stage) -> Scene:
-    """No rule hands off yet: the rows are made as the rule of a later issue will leave them."""
-    scene = make_scene(stage, "held")
-    run = uuid_of(scene.claim["run"]["id"])
-    lease = uuid_of(scene.claim["lease"]["lease_id"])
-    sql(
-        "UPDATE coordination_lease SET ended_at = clock_timestamp(), end_reason = 'handed_off' WHERE id = %s",
-        lease,
-    )
-    sql("UPDATE coordination_run SET ended_at = clock_timestamp(), status = 'handed_off' WHERE id = %s", run)
-    sql("UPDATE coordination_task SET status = 'todo' WHERE id = %s", scene.task)
-    events.record(
-        "task.released",
-        organization_id=stage.company.organization.pk,
-        actor_id=None,
-        task_id=scene.task,
-        run_id=run,
-        status="todo",
-    )
-    return scene
+def left_by_a_refusal(move: str, scene: Scene) -> list[str]:
+    """A holder that has lost leaves a trace; an offer of what is done has expired."""
+    if move == "hand_off":
+        return ["handoff.expired"] if scene.shown["status"] == "done" else []
+    return ["run.refused"] if scene.claim and move in HOLDERS else []
 
 
 RUN_STATES: dict[str, str] = {
@@ -193,7 +186,7 @@ RUN_STATES: dict[str, str] = {
     "abandoned": "held_but_run_out",
     "parked": "parked",
     "released": "todo_released",
-    "handed_off": "",
+    "handed_off": "handed_off",
     "superseded": "held_after_takeover",
     "cancelled": "cancelled",
 }
@@ -212,7 +205,7 @@ def rows_of_run(scene: Scene) -> Any:
 @pytest.mark.parametrize("status", RunStatus.values)
 @pytest.mark.parametrize("move", RUN.moves)
 def test_cell_of_a_run(stage: Stage, move: str, status: str) -> None:
-    scene = make_scene(stage, RUN_STATES[status]) if status != "handed_off" else _handed_off(stage)
+    scene = make_scene(stage, RUN_STATES[status], offers=move == "hand_off")
     if status == "abandoned":
         scene.sweep()
     sweeps = move in ("abandon", "park") and status in ("running", "waiting")

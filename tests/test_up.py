@@ -124,6 +124,8 @@ def test_the_front_answers_in_the_envelope_while_nothing_is_behind_it(tmp_path: 
         assert json.loads(body)["error"]["code"] == "OVERLOADED"
         assert json.loads(body)["error"]["details"] == {"retry_after": 1}
         assert len(json.loads(body)["meta"]["request_id"]) == 36
+        status, body = up.get("/api/v1/documents/handbook/sections/intro/lease")
+        assert (status, json.loads(body)["error"]) == (503, "OVERLOADED")
         assert "{" not in up.get("/")[1]
     finally:
         process.terminate()

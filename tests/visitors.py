@@ -1,7 +1,9 @@
 """People with a browser: a session, the page's CSRF token, and what htmx sends."""
 
 import re
+from collections.abc import Callable
 from html import unescape
+from html.parser import HTMLParser
 from typing import Any
 
 import httpx
@@ -9,6 +11,8 @@ import httpx
 from .cast import PASSWORD
 
 TOKEN = re.compile(r'X-CSRFToken": "([A-Za-z0-9]+)"|name="csrfmiddlewaretoken" value="([A-Za-z0-9]+)"')
+
+VOID = {"meta", "link", "input", "br", "use", "rect", "path", "circle", "progress"}
 
 
 class Visitor:
@@ -46,6 +50,33 @@ class Visitor:
             "X-CSRFToken": self.token,
         }
         return self.client.post(path, data=fields, headers=headers)
+
+
+# Opens a browser, logged in as somebody or as nobody.
+Visit = Callable[..., Visitor]
+
+
+class Elements(HTMLParser):
+    """Counts the elements on the first level, and gathers every attribute."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.depth, self.scripts = 0, 0
+        self.roots: list[str | None] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Whatever opens."""
+        self.attributes += attrs
+        self.scripts += tag == "script" and "src" not in dict(attrs)
+        if self.depth == 0:
+            self.roots.append(dict(attrs).get("id"))
+        self.depth += tag not in VOID
+
+    def handle_endtag(self, tag: str) -> None:
+        """Whatever closes."""
+        self.depth -= tag not in VOID
 
 
 def said(answer: httpx.Response) -> str:

@@ -4,6 +4,7 @@ A rule raises `Refused(code, …)`; a door turns it into an answer. Messages are
 name the next step. `{name}` parts are filled from the keyword arguments of `Refused`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,8 @@ class Refused(Exception):
         self.retry_after: int | None = words.get("retry_after")
         # What an audit keeps of the attempt, written by the door once the transaction is undone.
         self.trace: tuple[dict[str, Any], str] | None = None
+        # What is true all the same, written by the door in a transaction of its own after that.
+        self.afterwards: Callable[[], Any] | None = None
         super().__init__(f"{code}: {self.message}")
 
 

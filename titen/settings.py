@@ -26,6 +26,10 @@ SECRET_KEY = env.str("TITEN_SECRET_KEY", "")
 ALLOWED_HOSTS: list[str] = env.list("TITEN_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("TITEN_TRUSTED_ORIGINS", default=[])
 SECURE = env.bool("TITEN_HTTPS", False)
+# Seal what is stored encrypted: the first does, all of them open.
+SECRET_KEYS: list[str] = [secret.strip() for secret in env.list("TITEN_SECRET_KEYS", default=[])]
+# Where agents and recipients reach this server; sequencers name it as their issuer.
+PUBLIC_URL = env.str("TITEN_PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
 
 INSTALLED_APPS = [
     "coordination",
@@ -196,6 +200,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 5},
     },
+    "expire handoffs": {
+        "task": "coordination.jobs.expire_handoffs",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
     "expire approvals": {
         "task": "approvals.jobs.expire",
         "schedule": 5.0,
@@ -223,6 +232,11 @@ JEOPARDY_SHARE = 2 / 3
 HUB_LIMIT = env.int("TITEN_HUB_LIMIT", 2_000)
 APPROVAL_DEFAULT_SECONDS = 24 * 3600
 APPROVAL_MAXIMUM_SECONDS = 30 * 86_400
+HANDOFF_DEFAULT_SECONDS = env.int("TITEN_HANDOFF_TTL", 24 * 3600)
+HANDOFF_MAXIMUM_SECONDS = 30 * 86_400
+# How far ahead a checkpoint may end, and how many of its newest versions the clean-up leaves.
+CHECKPOINT_MAXIMUM_SECONDS = 365 * 86_400
+CHECKPOINT_VERSIONS_KEPT = env.int("TITEN_CHECKPOINT_VERSIONS_KEPT", 50)
 
 LOGGING = {
     "version": 1,

@@ -1,12 +1,26 @@
 """Every route: the API for agents, the board for humans, the admin for audit."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from approvals.api import views as approvals
-from coordination.api import comments, events, humans, identity, runs, tasks
-from titen.api import docs, health
+from coordination.api import (
+    checkpoints,
+    comments,
+    contexts,
+    events,
+    fencing,
+    handoffs,
+    humans,
+    identity,
+    leases,
+    messages,
+    runs,
+    sections,
+    tasks,
+)
+from titen.api import docs, health, jwks
 
 v1 = [
     path("tasks", tasks.TaskList.as_view()),
@@ -28,10 +42,29 @@ v1 = [
     path("runs/<str:run_id>/complete", runs.RunComplete.as_view()),
     path("runs/<str:run_id>/fail", runs.RunFail.as_view()),
     path("runs/<str:run_id>/release", runs.RunRelease.as_view()),
+    path("runs/<str:run_id>/jeopardy", leases.RunJeopardy.as_view()),
+    path("leases", leases.LeaseList.as_view()),
+    path("leases/batch", leases.LeaseBatch.as_view()),
+    path("leases/<str:lease_id>", leases.LeaseDetail.as_view()),
+    path("leases/<str:lease_id>/jeopardy", leases.LeaseJeopardy.as_view()),
+    path("leases/<str:lease_id>/revoke", leases.LeaseRevoke.as_view()),
+    path("fencing/verify", fencing.FencingVerify.as_view()),
     path("approvals", approvals.ApprovalList.as_view()),
     path("approvals/<str:approval_id>", approvals.ApprovalDetail.as_view()),
     path("approvals/<str:approval_id>/cancel", approvals.ApprovalCancel.as_view()),
     path("approvals/<str:approval_id>/decide", approvals.ApprovalDecide.as_view()),
+    path("handoffs", handoffs.HandoffList.as_view()),
+    path("handoffs/<str:handoff_id>", handoffs.HandoffDetail.as_view()),
+    path("handoffs/<str:handoff_id>/resolve", handoffs.HandoffResolve.as_view()),
+    path("handoffs/<str:handoff_id>/withdraw", handoffs.HandoffWithdraw.as_view()),
+    path("messages", messages.MessageList.as_view()),
+    path("messages/<str:message_id>", messages.MessageDetail.as_view()),
+    path("messages/<str:message_id>/read", messages.MessageRead.as_view()),
+    path("checkpoints", checkpoints.CheckpointList.as_view()),
+    path("checkpoints/<str:checkpoint_id>", checkpoints.CheckpointDetail.as_view()),
+    path("checkpoints/<str:checkpoint_id>/history", checkpoints.CheckpointHistory.as_view()),
+    path("contexts", contexts.ContextList.as_view()),
+    path("contexts/<str:context_id>", contexts.ContextDetail.as_view()),
     path("events", events.EventList.as_view()),
     path("principal", identity.WhoAmI.as_view()),
     path("principals", identity.PrincipalList.as_view()),
@@ -39,10 +72,18 @@ v1 = [
     path("keys/<str:key_id>", identity.KeyDetail.as_view()),
 ]
 
+# A section's id may hold anything, slashes too; a slug holds none, so each path means one section.
+documents = [
+    re_path(r"^(?P<slug>[^/]*)\Z", sections.DocumentDetail.as_view()),
+    re_path(r"^(?P<slug>[^/]*)/sections/(?P<sid>[\s\S]*)/lease\Z", sections.SectionLease.as_view()),
+]
+
 urlpatterns = [
     path("v1/", include(v1)),
+    path("api/v1/documents/", include(documents)),
     path("api/openapi.json", docs.schema, name="openapi"),
     path("api/docs", docs.page, name="docs"),
+    path(".well-known/jwks.json", jwks.key_set),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     # One login, throttled, for both.

@@ -13,6 +13,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "titen.settings")
 class Handler(WSGIHandler):
     """Requests that carry an API key skip the browser's middleware: no session, no CSRF, no pages."""
 
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Keep the path as it came: Django writes bytes that are no UTF-8 as `%FF`, which could be text as well."""
+        environ["titen.path"] = environ.get("PATH_INFO", "")
+        return super().__call__(environ, start_response)
+
     def load_middleware(self, is_async: bool = False) -> None:
         """Build the whole chain and the short one."""
         super().load_middleware(is_async)
@@ -26,7 +31,7 @@ class Handler(WSGIHandler):
             return response
 
         def choose(request: Any) -> Any:
-            by_key = request.path.startswith("/v1/") and "HTTP_AUTHORIZATION" in request.META
+            by_key = request.path.startswith(("/v1/", "/api/v1/")) and "HTTP_AUTHORIZATION" in request.META
             return (short if by_key else whole)(request)
 
         self._middleware_chain = choose

@@ -126,3 +126,9 @@ class ReasonForm(VerbForm):
     """Why."""
 
     reason = forms.CharField(max_length=2000, required=False, widget=forms.Textarea(attrs={"rows": 3}))
+
+
+class WhyForm(VerbForm):
+    """Why, which has to be said."""
+
+    reason = forms.CharField(max_length=2000, widget=forms.Textarea(attrs={"rows": 3}))

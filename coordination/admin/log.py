@@ -64,7 +64,9 @@ class EventAdmin(AuditAdmin):
                 return Q(task_id=value)
             case "run" | "lease":
                 run = Run.objects.filter(Q(pk=value) | Q(lease_id=value)).only("pk", "task_id").first()
-                return Q(task_id=run.task_id, run_id=run.pk) if run else Q(pk__in=[])
+                if run is None:
+                    return Q(lease_id=value, task_id=None) if prefix == "lease" else Q(pk__in=[])
+                return Q(task_id=run.task_id, run_id=run.pk)
         return Q(pk=value) | Q(task_id=value) | Q(actor_id=value) | Q(subject_id=value)
 
     def log_of(self, obj: Event) -> dict[str, Any]:

@@ -1,21 +1,17 @@
-"""Resources, leases, tasks, runs, comments and what is kept about them."""
+"""Tasks, runs, comments and what is kept about them."""
 
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html_join
 
 from coordination import tasks
-from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter, link_to
+from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 from coordination.models import (
     Blocker,
     CapabilityProfile,
     Comment,
-    Lease,
-    Renewal,
-    Resource,
     Role,
     Run,
     StoredAnswer,
@@ -25,8 +21,6 @@ from coordination.models import (
 from coordination.verbs import Verb, member
 
 from . import forms
-
-RENEWALS_SHOWN = 100
 
 
 def cancel(request: HttpRequest, row: Task, values: dict[str, Any]) -> None:
@@ -133,63 +127,6 @@ class RunAdmin(AuditAdmin):
     def log_of(self, obj: Run) -> dict[str, Any]:
         """What happened under it."""
         return {"task_id": obj.task_id, "run_id": obj.pk}
-
-
-@admin.register(Resource)
-class ResourceAdmin(AuditAdmin):
-    """What can be leased, with its epoch."""
-
-    list_display = ("resource_type", "resource_id", "epoch", "organization", "created_at")
-    list_filter = (OrganizationFilter,)
-    list_select_related = ("organization",)
-    search_fields = ("resource_type", "resource_id")
-    id_columns = ("pk", "last_lease_id", "previous_lease_id")
-
-
-@admin.register(Lease)
-class LeaseAdmin(AuditAdmin):
-    """Grants, with their latest renewals."""
-
-    list_display = (
-        "printed_id",
-        "resource",
-        "principal",
-        "epoch",
-        "granted_because",
-        "granted_at",
-        "expires_at",
-        "end_reason",
-    )
-    list_filter = ("granted_because", "end_reason", OrganizationFilter)
-    list_select_related = ("resource", "principal")
-    search_fields = ("resource__resource_id", "principal__name")
-    id_columns = ("pk", "resource_id", "principal_id", "previous_lease_id")
-    readonly_fields = ("renewals", "its_run")
-
-    @admin.display(description="run")
-    def its_run(self, obj: Lease) -> str:
-        """The run under it, for a task's lease."""
-        run = Run.objects.filter(lease=obj).first()
-        return link_to("coordination_run", run.pk, str(run)) if run else "-"
-
-    @admin.display(description=f"latest {RENEWALS_SHOWN} renewals")
-    def renewals(self, obj: Lease) -> str:
-        """When, until when, and how far the work was."""
-        rows = Renewal.objects.filter(lease_id=obj.pk).order_by("-renewed_at")[:RENEWALS_SHOWN]
-        lines = [
-            (f"{row.renewed_at:%Y-%m-%d %H:%M:%S.%f} UTC", f"{row.expires_at:%H:%M:%S}", _per_cent(row))
-            for row in rows
-        ]
-        return format_html_join("", "<p>{}, until {}{}</p>", lines) or "-"
-
-    def log_of(self, obj: Lease) -> dict[str, Any]:
-        """What happened under it."""
-        task = Task.objects.filter(resource_id=obj.resource_id).values_list("pk", flat=True).first()
-        return {"lease_id": obj.pk} | ({"task_id": task} if task else {})
-
-
-def _per_cent(row: Renewal) -> str:
-    return "" if row.progress is None else f", {row.progress} %"
 
 
 @admin.register(CapabilityProfile)

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from coordination.admission import CAPABILITY
 from coordination.callers import EVERYTHING, SCOPES
+from coordination.leasing import BATCH_LIMIT
 from titen.api.answers import integer
 from titen.api.fields import Flag, Integer, Json, Line, Moment, StrictSerializer, Text
 from titen.api.schema import query_parameters
@@ -51,6 +52,16 @@ def ttl() -> Integer:
     return Integer(required=False, min_value=settings.LEASE_TTL_MINIMUM, max_value=settings.LEASE_TTL_MAXIMUM)
 
 
+def resource_type(**options: Any) -> Line:
+    """What sort of thing a resource is, in the words of who leases it."""
+    return Line(max_length=80, **options)
+
+
+def resource_id(**options: Any) -> Line:
+    """Which one of its sort; opaque here."""
+    return Line(max_length=400, **options)
+
+
 class TaskBody(StrictSerializer):
     """`POST /v1/tasks`."""
 
@@ -81,6 +92,7 @@ class HeartbeatBody(StrictSerializer):
     progress = Integer(required=False, min_value=0, max_value=100)
     status = Line(required=False, allow_blank=True, max_length=200)
     ttl_seconds = ttl()
+    sequencer = Flag(required=False)
 
 
 class EndBody(StrictSerializer):
@@ -112,6 +124,57 @@ class ReleaseBody(EndBody):
 
     reason = Text(required=False, allow_blank=True, max_length=2000)
     checkpoint = Json(required=False, allow_null=True)
+
+
+class LeaseBody(StrictSerializer):
+    """`POST /v1/leases`."""
+
+    resource_type = resource_type()
+    resource_id = resource_id()
+    purpose = Text(required=False, allow_blank=True, max_length=400)
+    ttl_seconds = ttl()
+
+
+class ResourceBody(StrictSerializer):
+    """One resource of a batch."""
+
+    resource_type = resource_type()
+    resource_id = resource_id()
+
+
+class LeaseBatchBody(StrictSerializer):
+    """`POST /v1/leases/batch`."""
+
+    resources = serializers.ListField(child=ResourceBody(), min_length=1, max_length=BATCH_LIMIT)
+    purpose = Text(required=False, allow_blank=True, max_length=400)
+    ttl_seconds = ttl()
+
+
+class RenewBody(StrictSerializer):
+    """`PATCH /v1/leases/:id`."""
+
+    ttl_seconds = ttl()
+    sequencer = Flag(required=False)
+
+
+class RevokeBody(StrictSerializer):
+    """`POST /v1/leases/:id/revoke`."""
+
+    reason = Text(max_length=2000)
+
+
+class VerifyBody(StrictSerializer):
+    """`POST /v1/fencing/verify`."""
+
+    resource_type = resource_type()
+    resource_id = resource_id()
+    epoch = Integer(min_value=1, max_value=EPOCH_MAX)
+
+
+class EpochBody(StrictSerializer):
+    """`POST /v1/runs/:id/jeopardy`."""
+
+    epoch = Integer(min_value=1, max_value=EPOCH_MAX)
 
 
 class CancelBody(StrictSerializer):

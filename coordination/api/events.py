@@ -53,12 +53,14 @@ class EventList(ApiView):
     @extend_schema(operation_id="list_events", responses=ok("EventPage"), parameters=PARAMETERS)
     def get(self, request: Request) -> Response:
         """The events after a cursor. An empty page of a filtered reader still moves its cursor."""
-        query = self.query(request, EventQuery)
+        query, caller = self.query(request, EventQuery), self.caller(request)
         rows, position = events.read(
-            self.caller(request).organization_id,
+            caller.organization_id,
             after=int(query.get("after", 0)),
             limit=read_limit(query.get("limit")),
             kinds=query["kind"].split(",") if "kind" in query else None,
             task_id=field_id("task", "task_id", query["task_id"]) if "task_id" in query else None,
         )
-        return Response({"events": [event_json(row) for row in rows], "cursor": str(position)})
+        sees_holders = caller.has("leases:admin")
+        shown = [event_json(row, sees_holders=sees_holders, reader_id=caller.principal_id) for row in rows]
+        return Response({"events": shown, "cursor": str(position)})

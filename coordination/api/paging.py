@@ -53,7 +53,7 @@ def _filter_shape(item: django_filters.Filter) -> Shape:
         return ident(item.prefix, f"Only those with this id: {item.prefix}_0123….")
     if isinstance(item, django_filters.ChoiceFilter):
         return choice("Only those in this state.", [value for value, _ in item.extra["choices"]])
-    return text("Only those that need this.", maxLength=item.extra["max_length"])
+    return text("Only those with exactly this.", maxLength=item.extra["max_length"])
 
 
 def encode_cursor(value: UUID) -> str:
@@ -84,8 +84,13 @@ def page[M: Model](
     filters: type[django_filters.FilterSet],
     shape: Callable[[M], dict[str, Any]],
     noun: str,
+    *,
+    number: str | None = None,
 ) -> dict[str, Any]:
-    """`{noun: [...], next_cursor}`: newest first, filtered. A parameter that is no filter is refused."""
+    """`{noun: [...], next_cursor}`: newest first, filtered. A parameter that is no filter is refused.
+
+    The highest id is the newest, or the highest `number` where the rows have one.
+    """
     values = single_values(request)
     cursor, limit = values.pop("cursor", None), read_limit(values.pop("limit", None))
     known = filters.base_filters
@@ -107,12 +112,18 @@ def page[M: Model](
         fields = {name: [str(problem) for problem in problems] for name, problems in chosen.errors.items()}
         first = next(iter(fields))
         raise Refused("VALIDATION_ERROR", summary=f"{first}: {fields[first][0]}", details={"fields": fields})
-    found = chosen.qs.order_by("-pk")
+    found = chosen.qs.order_by(f"-{number or 'pk'}")
     if cursor is not None:
-        found = found.filter(pk__lt=decode_cursor(cursor))
+        before = decode_cursor(cursor)
+        found = found.filter(**({f"{number}__lt": before.int} if number else {"pk__lt": before}))
     rows = list(found[: limit + 1])
     more = len(rows) > limit
     return {
         noun: [shape(row) for row in rows[:limit]],
-        "next_cursor": encode_cursor(rows[limit - 1].pk) if more else None,
+        "next_cursor": encode_cursor(_place(rows[limit - 1], number)) if more else None,
     }
+
+
+def _place(row: Model, number: str | None) -> UUID:
+    place: UUID = UUID(int=getattr(row, number)) if number else row.pk
+    return place

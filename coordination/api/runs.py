@@ -8,10 +8,11 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import runs
+from coordination import checkpoints, runs, sequencers
 from coordination.locks import clock
 from coordination.models import Renewal, Run, RunStatus
-from coordination.shapes import comment_json, ended_json, lease_json, run_json
+from coordination.reading import may_read_task
+from coordination.shapes import comment_json, ended_json, lease_json, renewal_json, run_json
 from coordination.times import stamp
 from titen.api.ids import path_id, public_id
 from titen.api.schema import ok
@@ -20,7 +21,7 @@ from titen.errors import not_found
 
 from . import bodies
 from .paging import IdFilter, list_parameters, page
-from .tasks import claim_answer, may_see_all
+from .tasks import claim_answer
 
 RENEWALS_SHOWN = 200
 
@@ -35,9 +36,15 @@ class RunHeartbeat(HotView):
         """Say that the work goes on, how far it is, and learn what was decided."""
         self.nothing_else(request)
         body, run = self.body(request, bodies.HeartbeatBody), path_id("run", run_id)
+        signed = body.pop("sequencer", False)
 
         def work(credential: Any) -> tuple[int, Any]:
+            if signed:
+                sequencers.ready()
             row = runs.heartbeat(credential, run, **body)
+            lease = lease_json(row)
+            if signed:
+                lease["sequencer"] = sequencers.of_task(row)
             return 200, {
                 "run": {
                     "id": public_id("run", row["run_id"]),
@@ -46,7 +53,7 @@ class RunHeartbeat(HotView):
                     "progress": row["progress"],
                     "status_line": row["status_line"],
                 },
-                "lease": lease_json(row),
+                "lease": lease,
                 "server_time": stamp(row["server_time"]),
                 "directives": row["directives"],
                 "resolved_approvals": row["resolved_approvals"],
@@ -68,6 +75,8 @@ class RunEnd(HotView):
         body, run = self.body(request, self.serializer), path_id("run", run_id)
 
         def work(credential: Any) -> tuple[int, Any]:
+            if body.get("claim_next"):
+                sequencers.ready()
             row = type(self).rule(credential, run, **body)
             answer = ended_json(row)
             if body.get("claim_next"):
@@ -161,15 +170,14 @@ class RunDetail(ApiView):
         )
         if run is None:
             raise not_found()
-        private = run.principal_id == caller.principal_id or may_see_all(caller, run.task)
-        shown = run_json(run, now=clock(), jeopardy_share=settings.JEOPARDY_SHARE, private=private)
+        private = run.principal_id == caller.principal_id or may_read_task(caller, run.task)
+        shown = run_json(
+            run,
+            now=clock(),
+            jeopardy_share=settings.JEOPARDY_SHARE,
+            private=private,
+            checkpoint=checkpoints.left_by([run.pk]).get(run.pk) if private else None,
+        )
         renewals = Renewal.objects.filter(lease_id=run.lease_id).order_by("-renewed_at")[:RENEWALS_SHOWN]
-        shown["renewals"] = [
-            {
-                "renewed_at": stamp(item.renewed_at),
-                "expires_at": stamp(item.expires_at),
-                "progress": item.progress,
-            }
-            for item in renewals
-        ]
+        shown["renewals"] = [renewal_json(item) for item in renewals]
         return Response(shown)

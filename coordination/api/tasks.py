@@ -4,16 +4,16 @@ from typing import Any
 
 import django_filters
 from django.conf import settings
-from django.db.models import Q
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import claims, context, tasks
+from coordination import claims, context, sequencers, tasks
 from coordination.callers import Caller
 from coordination.database import Row
 from coordination.locks import clock, current_epoch
 from coordination.models import Run, Task, TaskStatus
+from coordination.reading import may_read_task
 from coordination.shapes import certainty, claim_json, task_json
 from coordination.times import stamp
 from titen.api.ids import field_id, path_id, public_id
@@ -64,11 +64,11 @@ class TaskList(ApiView):
 
 
 def claim_answer(row: Row | None) -> dict[str, Any] | None:
-    """A claim with its context, or None. Only a task with a past has more context than itself."""
+    """A claim with its context and sequencer, or None. Only a task with a past has more context than itself."""
     if row is None:
         return None
     gathered = context.gather(Task.objects.get(pk=row["task_id"])) if row["has_context"] else {}
-    return claim_json(row, gathered)
+    return claim_json(row, gathered, sequencer=sequencers.of_task(row))
 
 
 class TaskClaim(HotView):
@@ -89,6 +89,7 @@ class TaskClaim(HotView):
             task_id = field_id("task", "task_id", task_id)
 
         def work(credential: Any) -> tuple[int, Any]:
+            sequencers.ready()
             found = claim_answer(claims.claim(credential, task_id=task_id, **body))
             return (204, None) if found is None else (200, found)
 
@@ -105,14 +106,6 @@ def find_task(caller: Caller, text: str) -> Task:
     if found is None:
         raise not_found()
     return found
-
-
-def may_see_all(caller: Caller, task: Task) -> bool:
-    """Payload, results and errors are for the current holder, the creator and humans."""
-    if caller.is_human or task.created_by_id == caller.principal_id:
-        return True
-    mine = Q(principal_id=caller.principal_id) & (Q(ended_at=None) | Q(status="succeeded"))
-    return Run.objects.filter(mine, task=task).exists()
 
 
 def standing(task: Task) -> dict[str, Any] | None:
@@ -141,7 +134,7 @@ class TaskDetail(ApiView):
         self.nothing_else(request)
         caller = self.caller(request)
         task = find_task(caller, task_id)
-        shown = task_json(task, private=may_see_all(caller, task))
+        shown = task_json(task, private=may_read_task(caller, task))
         return Response(
             {
                 **shown,
@@ -163,7 +156,7 @@ class TaskContext(ApiView):
         self.nothing_else(request)
         caller = self.caller(request)
         task = find_task(caller, task_id)
-        if not may_see_all(caller, task):
+        if not may_read_task(caller, task):
             raise not_found()
         return Response({"payload": task.payload, "secret_refs": task.secret_refs, **context.gather(task)})
 

@@ -12,7 +12,17 @@ from titen.api.envelope import as_refusal
 from titen.api.ids import read_id
 from titen.errors import Refused
 
-from . import errors, fragments, state, task_fragments, task_state
+from . import (
+    errors,
+    fragments,
+    leases_fragments,
+    leases_state,
+    passing_fragments,
+    passing_state,
+    state,
+    task_fragments,
+    task_state,
+)
 from .doors import here
 from .seats import Seat
 
@@ -49,14 +59,27 @@ def act(
 
 
 def as_it_stands(request: HttpRequest, seat: Seat) -> str:
-    """The fragments of the page that an htmx request came from, read after the click."""
-    path = here(request).partition("?")[0]
+    """The fragments of the page that an htmx request came from, and what waits for its person, after the click."""
+    waits = f'<hx-partial hx-target="#waiting" hx-swap="outerMorph">{waiting(seat)}</hx-partial>'
+    return f"{fragments.as_message(_page(request, seat))}\n{waits}"
+
+
+def waiting(seat: Seat) -> str:
+    """How much waits for this person, beside the link to it. It is nobody else's, so no stream sends it."""
+    return fragments.element("waiting.html", {"seat": seat})
+
+
+def _page(request: HttpRequest, seat: Seat) -> dict[str, str]:
+    path, organization = here(request).partition("?")[0], seat.organization.pk
     if path == reverse("board"):
-        shown = fragments.render(state.read(seat.organization.pk), seat.role)
-        return fragments.as_message(shown)
+        return fragments.render(state.read(organization), seat.role)
+    if path == reverse("leases"):
+        return leases_fragments.render(leases_state.read(organization), seat.role)
+    if path == reverse("messages"):
+        return passing_fragments.render(passing_state.read(organization), seat.role)
     task_id = _task_of(path)
-    found = task_state.read(seat.organization.pk, task_id) if task_id else None
-    return fragments.as_message(task_fragments.render(found, seat.role)) if found else ""
+    found = task_state.read(organization, task_id) if task_id else None
+    return task_fragments.render(found, seat.role) if found else {}
 
 
 def _task_of(path: str) -> UUID | None:

@@ -10,7 +10,7 @@ from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
-from titen.api.envelope import refusal_page
+from titen.api.plain import refusal_page
 from titen.errors import Refused
 
 logger = logging.getLogger("titen.board")
@@ -35,7 +35,7 @@ SENTENCES = {
     "LEASE_SUPERSEDED": "This run is over: the task was taken over.",
     "ALREADY_COMPLETED": "This run has succeeded already.",
     "TASK_CANCELLED": "The task was cancelled.",
-    "STALE_EPOCH": "The task has moved on since this page was shown. Look at it again, then decide.",
+    "STALE_EPOCH": "It has moved on since this page was shown. Look at it again, then decide.",
     "APPROVAL_EXPIRED": "The approval expired before anybody decided.",
     "DIGEST_MISMATCH": "What this page showed is not what stands now. Look at it again, then decide.",
     "INTERNAL": "Nothing was changed. Try again in a while.",
@@ -102,7 +102,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404."""
     if _is_api(request):
         return refusal_page(
-            Refused("NOT_FOUND", "There is no such route. The routes are listed at /api/docs.")
+            request, Refused("NOT_FOUND", "There is no such route. The routes are listed at /api/docs.")
         )
     return refuse(request, Refused("NOT_FOUND"))
 
@@ -112,8 +112,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     too_large = isinstance(exception, RequestDataTooBig)
     if _is_api(request):
         if too_large:
-            return refusal_page(Refused("PAYLOAD_TOO_LARGE", limit="1048576"))
-        return refusal_page(Refused("VALIDATION_ERROR", summary="the request cannot be read."))
+            return refusal_page(request, Refused("PAYLOAD_TOO_LARGE", limit="1048576"))
+        return refusal_page(request, Refused("VALIDATION_ERROR", summary="the request cannot be read."))
     if too_large:
         return problem(request, 413, "The server reads at most 1 MiB. Nothing was changed.")
     return problem(request, 400, "Nothing was changed.")
@@ -122,7 +122,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403."""
     if _is_api(request):
-        return refusal_page(Refused("FORBIDDEN", "This is not allowed here."))
+        return refusal_page(request, Refused("FORBIDDEN", "This is not allowed here."))
     return problem(request, 403, "Your role does not allow it.")
 
 
@@ -130,7 +130,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """403 for a POST without the page's token: the session ended, or began anew in another tab."""
     if _is_api(request):
         return refusal_page(
-            Refused("FORBIDDEN", "This needs a human's browser session with a valid CSRF token.")
+            request, Refused("FORBIDDEN", "This needs a human's browser session with a valid CSRF token.")
         )
     from .doors import here, login_url
 
@@ -150,7 +150,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     away = isinstance(sys.exc_info()[1], OperationalError)
     refused = Refused("NOT_READY", retry_after=1) if away else Refused("INTERNAL")
     if _is_api(request):
-        return refusal_page(refused)
+        return refusal_page(request, refused)
     try:
         return refuse(request, refused)
     except Exception:
@@ -161,6 +161,6 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def locked_out(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
     """429 after too many wrong passwords."""
     if _is_api(request):
-        return refusal_page(Refused("RATE_LIMITED", retry_after=300))
+        return refusal_page(request, Refused("RATE_LIMITED", retry_after=300))
     text = "Too many wrong passwords for this address. Wait five minutes, then log in again."
     return problem(request, 429, text, retry_after=300)

@@ -107,6 +107,20 @@ class Decide(forms.Form):
     reason = Text(max_length=2000, required=False)
 
 
+class ForceRelease(forms.Form):
+    """Taking a lease from its holder."""
+
+    epoch = epoch()
+    reason = Text(max_length=2000)
+
+
+class Letter(forms.Form):
+    """A message to a principal, by id or name."""
+
+    to_principal = Line(max_length=120)
+    body = Text(max_length=8000)
+
+
 class Agent(forms.Form):
     """A new agent."""
 

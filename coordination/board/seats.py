@@ -13,6 +13,8 @@ from titen.api.authentication import human
 from titen.api.ids import public_id
 from titen.errors import not_found
 
+from .passing_state import waiting_for
+
 
 @dataclass(frozen=True)
 class Seat:
@@ -31,6 +33,11 @@ class Seat:
     def role(self) -> str:
         """The user's role here."""
         return self.caller.role or Role.VIEWER
+
+    @property
+    def waiting(self) -> int:
+        """How much waits for the user here. Looked up when a page asks."""
+        return waiting_for(self.caller.principal_id)
 
     @property
     def name(self) -> str:

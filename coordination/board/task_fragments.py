@@ -10,6 +10,7 @@ from .task_state import TaskState
 SECTIONS = (
     "task-head",
     "task-needs",
+    "task-passing",
     "task-body",
     "task-attempts",
     "task-comments",

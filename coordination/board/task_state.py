@@ -1,26 +1,28 @@
 """Reading one task's page: everything a human needs to judge it, as plain values."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
-from coordination import claims, participants
+from coordination import checkpoints, claims, participants
 from coordination.locks import clock, current_epoch
-from coordination.models import Comment, Principal, Run, Task, TaskDependency
+from coordination.models import Comment, Handoff, HandoffStatus, Message, Principal, Run, Task, TaskDependency
 from coordination.participants import Card
 from coordination.shapes import certainty
 from titen.api.ids import public_id
 
-from . import timeline
+from . import passing_state, timeline
+from .passing_state import HandoffRow, MessageRow
 from .questions import question_card
 from .timeline import Entry
 
 ATTEMPTS = 50
 COMMENTS = 200
 AGENTS = 200
+MESSAGES = 20
 DEPENDENTS = 50
 
 
@@ -45,6 +47,9 @@ class Attempt:
     renewed_at: datetime
     expires_at: datetime
     certainty: str
+    # When its holder declared jeopardy, if it did, and when silence alone brings it.
+    declared_at: datetime | None
+    jeopardy_from: datetime
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,18 @@ class Link:
 
 @dataclass(frozen=True)
 class TaskState:
-    """One task's page. `open_run` is the attempt under way; `due` is when time alone changes the page."""
+    """One task's page. `asked` is what its holders were asked by messages.
+
+    `open_run` is the attempt under way; `due` is when time alone changes the page.
+    """
 
     task_id: str
     fields: dict[str, Any]
     epoch: int
     waits: tuple[dict[str, Any], ...]
     attempts: tuple[Attempt, ...]
+    offers: tuple[HandoffRow, ...]
+    asked: tuple[MessageRow, ...]
     comments: tuple[Said, ...]
     cards: tuple[Card, ...]
     history: tuple[Card, ...]
@@ -128,7 +138,13 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
     for participant in participants.everyone():
         cards += participant.task_cards(task.pk)
     entries, earlier = timeline.read(task)
-    moments = [attempts[0].expires_at if attempts and attempts[0].ended_at is None else None]
+    offers = passing_state.handoff_rows(
+        Handoff.objects.filter(task=task, status=HandoffStatus.PENDING, expires_at__gt=now), now
+    )
+    asked = Message.objects.filter(resource_id=task.resource_id).order_by("-id")[:MESSAGES]
+    moments: list[datetime | None] = [each.expires_at for each in offers]
+    if attempts and attempts[0].ended_at is None:
+        moments += [attempts[0].expires_at, attempts[0].jeopardy_from]
     moments += [task.not_before, task.backoff_until, task.reserved_until, *(card.until for card in cards)]
     return TaskState(
         task_id=public_id("task", task.pk),
@@ -140,6 +156,8 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
         epoch=current_epoch(task),
         waits=tuple(claims.waits_for(task, now=now)),
         attempts=attempts,
+        offers=offers,
+        asked=passing_state.message_rows(asked),
         comments=tuple(_said(comment) for comment in comments),
         cards=tuple(sorted((card for card in cards if card.open), key=lambda card: (card.since, card.key))),
         history=tuple(card for card in cards if not card.open),
@@ -170,7 +188,10 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
 
 def _attempts(task: Task, now: datetime) -> tuple[Attempt, ...]:
     """The attempts, newest first."""
-    runs = Run.objects.filter(task=task).select_related("lease", "principal").order_by("-number")[:ATTEMPTS]
+    runs = list(
+        Run.objects.filter(task=task).select_related("lease", "principal").order_by("-number")[:ATTEMPTS]
+    )
+    left = checkpoints.left_by(run.pk for run in runs)
     return tuple(
         Attempt(
             run_id=public_id("run", run.pk),
@@ -183,13 +204,16 @@ def _attempts(task: Task, now: datetime) -> tuple[Attempt, ...]:
             progress=run.progress,
             status_line=run.status_line,
             error=run.error,
-            checkpoint=run.checkpoint,
+            checkpoint=left.get(run.pk),
             because=run.lease.granted_because,
             started_at=run.started_at,
             ended_at=run.ended_at,
             renewed_at=run.lease.renewed_at,
             expires_at=run.lease.expires_at,
             certainty=certainty(run.lease, now, settings.JEOPARDY_SHARE),
+            declared_at=run.lease.jeopardy_declared_at,
+            jeopardy_from=run.lease.renewed_at
+            + timedelta(seconds=run.lease.ttl_seconds * settings.JEOPARDY_SHARE),
         )
         for run in runs
     )

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
-from coordination import comments, runs, takeovers, tasks
+from coordination import checkpoints, comments, runs, takeovers, tasks
 from coordination.api.humans import find_target, organization_of_task
 from coordination.callers import Caller, by_principal
 from coordination.locks import clock
@@ -166,5 +166,5 @@ def checkpoint(caller: Caller, run_id: UUID, request: HttpRequest) -> str:
     """Leave word for the next attempt."""
     values = forms.read(forms.Checkpoint, request)
     value = forms.as_json(values["checkpoint"])
-    runs.save_checkpoint(caller, run_id, epoch=values["epoch"], checkpoint=value)
+    checkpoints.write(caller, state=value, run_id=run_id, epoch=values["epoch"], field="checkpoint")
     return "Checkpoint saved."

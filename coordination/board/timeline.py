@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from coordination.models import Event, Principal, Task
+from titen.api.ids import read_id
 
 SHOWN = 200
 
@@ -36,6 +37,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "task.unblocked": ("ready", "unblocked: {closed}"),
     "task.taken_over": ("needs", "took the task over, {target}"),
     "task.superseded": ("cancelled", "ended run {run} in favour of another"),
+    "task.handed_off": ("handed_off", "ended run {run} by accepting its handoff"),
     "task.cancelled": ("cancelled", "cancelled the task"),
     "task.run_cancelled": ("cancelled", "ended run {run}: the task was cancelled"),
     "task.reopened": ("ready", "reopened the task with new attempts"),
@@ -44,10 +46,17 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "approval.decided": ("done", "decided the approval"),
     "approval.expired": ("failed", "the approval expired before anybody decided"),
     "approval.cancelled": ("cancelled", "took the approval back"),
+    "handoff.created": ("handoff", "offered it to {to}"),
+    "handoff.accepted": ("accepted", "accepted the handoff"),
+    "handoff.rejected": ("rejected", "rejected the handoff"),
+    "handoff.withdrawn": ("withdrawn", "withdrew the handoff to {to}"),
+    "handoff.expired": ("expired", "the handoff to {to} ran out"),
+    "lease.jeopardy_declared": ("jeopardy", "declared its lease in jeopardy"),
     "comment.posted": ("question", "commented"),
     "comment.asked": ("question", "asked a question and waits"),
     "comment.answered": ("done", "answered the question"),
-    "run.checkpointed": ("done", "saved a checkpoint"),
+    "checkpoint.written": ("done", "saved a checkpoint"),
+    "context.created": ("done", "put a pack together for it"),
     "run.refused": ("failed", "was refused to {verb}: {code}"),
 }
 BECAUSE = {
@@ -72,12 +81,18 @@ def read(task: Task) -> tuple[tuple[Entry, ...], int]:
     found = Event.objects.filter(task_id=task.pk, organization_id=task.organization_id)
     events = list(found.order_by("-seq")[: SHOWN + 1])
     earlier = found.count() - SHOWN if len(events) > SHOWN else 0
-    names = _names({event.actor_id for event in events} | {event.subject_id for event in events})
+    named = {pk for event in events for pk in (event.actor_id, event.subject_id, _target(event))}
+    names = _names(named)
     return tuple(_entry(event, names) for event in events[:SHOWN]), earlier
 
 
 def _names(ids: Iterable[UUID | None]) -> dict[UUID, str]:
     return dict(Principal.objects.filter(pk__in=[pk for pk in ids if pk]).values_list("pk", "name"))
+
+
+def _target(event: Event) -> UUID | None:
+    """Whom a handoff is for."""
+    return read_id("agent", str(event.data.get("to", "")))
 
 
 def _entry(event: Event, names: dict[UUID, str]) -> Entry:
@@ -101,6 +116,8 @@ class _Words(dict[str, Any]):
         self["because"] = BECAUSE.get(str(data.get("because")), "")
         self["blocker"] = BLOCKERS.get(str(data.get("blocker")), str(data.get("blocker", "")))
         self["closed"] = ", ".join(str(kind) for kind in data.get("closed", []))
+        offered_to = _target(event)
+        self["to"] = names.get(offered_to, "another") if offered_to else "another"
         target = event.subject_id
         if target is None:
             self["target"] = "back to the queue"

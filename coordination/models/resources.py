@@ -89,6 +89,13 @@ class Lease(models.Model):
         indexes = [
             # Lists: a principal's own leases, newest first.
             models.Index(F("principal"), F("id").desc(), name="leases_of_a_principal"),
+            # The board: what ended lately of an organization's. A task that is completed stays out of it.
+            models.Index(
+                F("organization"),
+                F("ended_at").desc(),
+                condition=Q(end_reason__in=["released", "expired", "revoked", "superseded"]),
+                name="leases_that_ended",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

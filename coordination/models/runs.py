@@ -51,7 +51,6 @@ class Run(models.Model):
     status_line = models.CharField(max_length=200, blank=True, db_default="")
     pause_requested_at = models.DateTimeField(null=True)
     has_asked = models.BooleanField(db_default=False)
-    checkpoint = models.JSONField(null=True)
     error = models.TextField(blank=True, db_default="")
     started_at = stamped()
     ended_at = models.DateTimeField(null=True)

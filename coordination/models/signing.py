@@ -23,4 +23,5 @@ class SigningKey(models.Model):
         ordering = ["-signs_from"]
 
     def __str__(self) -> str:
-        return self.id.hex
+        name: str = self.id.hex
+        return name

@@ -36,6 +36,25 @@ GLYPHS = {
     "void": "cancelled",
     "expired": "failed",
     "pending": "needs",
+    "accepted": "done",
+    "rejected": "failed",
+    "withdrawn": "cancelled",
+    "revoked": "blocked",
+}
+# Why a lease was granted, and how it ended.
+BECAUSE = {
+    "claim": "acquired",
+    "reacquire": "acquired again",
+    "after_expiry": "acquired after the last one ran out",
+    "after_failure": "acquired after a failure",
+    "takeover": "taken over",
+    "handoff": "handed off",
+}
+ENDED = {
+    "released": "given back",
+    "expired": "ran out",
+    "revoked": "released by force",
+    "superseded": "acquired anew",
 }
 
 
@@ -64,6 +83,18 @@ def glyph(state: str) -> SafeString:
 def word(state: str) -> str:
     """How a state is said."""
     return WORDS.get(state, state.replace("_", " "))
+
+
+@register.filter
+def because(reason: str) -> str:
+    """Why a lease was granted, as it is said."""
+    return BECAUSE.get(reason, reason)
+
+
+@register.filter
+def ended(reason: str) -> str:
+    """How a lease ended, as it is said."""
+    return ENDED.get(reason, reason)
 
 
 @register.filter

@@ -24,8 +24,10 @@
 
   // A selected row's first or last answer gets the focus; pressing it stays the person's own act.
   function answer(which) {
-    if (!selected()) select(rows().find((row) => row.querySelector("[data-first]")));
-    selected()?.querySelector(`[data-${which}]`)?.focus();
+    if (!selected()) select(rows().find((row) => row.querySelector("[data-first]:not([hidden] *)")));
+    const field = selected()?.querySelector(`[data-${which}]:not([hidden] *)`);
+    for (let part = field?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    field?.focus();
   }
 
   const KEYS = {

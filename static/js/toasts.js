@@ -71,8 +71,7 @@
     const draft = sessionStorage.getItem(key(field));
     if (!draft || field.value) continue;
     field.value = draft;
-    const verb = field.closest("details.verb");
-    if (verb) verb.open = true;
+    for (let part = field.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
   }
   document.querySelector("[data-logout]")?.addEventListener("submit", () => sessionStorage.clear());
 

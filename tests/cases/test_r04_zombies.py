@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cast import Agent
+from tests.leasing import gone, named
 from tests.processes import eventually
 
 from .tools import Obedient, agent_process, events_of, swept
@@ -36,13 +37,20 @@ def everything(frozen: Obedient, run_id: str, epoch: int, task_id: str) -> list[
         (f"/runs/{run_id}/complete", {"epoch": epoch, "claim_next": True}),
         (f"/runs/{run_id}/fail", {"epoch": epoch, "error": "Mine"}),
         (f"/runs/{run_id}/release", {"epoch": epoch, "checkpoint": {"by": "zombie"}}),
+        ("/checkpoints", {"run_id": run_id, "epoch": epoch, "state": {"by": "zombie"}}),
         (
             f"/tasks/{task_id}/comments",
             {"body": "May I?", "blocking": True, "run_id": run_id, "epoch": epoch},
         ),
         ("/approvals", {"run_id": run_id, "epoch": epoch, "question": "May I?", "options": ["Yes", "No"]}),
+        ("/handoffs", {"run_id": run_id, "epoch": epoch, "to_principal": "bert"}),
     ]
     return [(path, *frozen.send(path, body)) for path, body in sent]
+
+
+def readable_checkpoints(agent: Agent) -> Any:
+    """What it may read of anybody's state."""
+    return agent.get("/checkpoints")["checkpoints"]
 
 
 def test_nothing_that_a_zombie_sends_is_done(zombie: Any, agent: Agent, other: Agent) -> None:
@@ -64,6 +72,8 @@ def test_nothing_that_a_zombie_sends_is_done(zombie: Any, agent: Agent, other: A
             assert (status, error["code"]) == (409, code), path
     assert (other.get(f"/tasks/{task_id}"), other.get(f"/runs/{theirs['run']['id']}")) == before
     assert other.get("/approvals")["approvals"] == []
+    assert other.get("/handoffs")["handoffs"] == []
+    assert readable_checkpoints(agent) == readable_checkpoints(other) == []
     assert other.get(f"/tasks/{task_id}/comments")["comments"] == []
 
     # What it did before it was frozen is kept, and the next attempt can read it.
@@ -83,6 +93,34 @@ def test_nothing_that_a_zombie_sends_is_done(zombie: Any, agent: Agent, other: A
     done = other.post(f"/runs/{theirs['run']['id']}/complete", {"epoch": e2, "summary": "Done by B"})
     assert done["task"]["status"] == "done"
     assert other.get(f"/tasks/{task_id}")["summary"] == "Done by B"
+
+
+def test_a_zombie_with_a_lease_on_anything_is_refused(agent: Agent, other: Agent) -> None:
+    with agent_process(agent) as frozen:
+        _, mine = frozen.send("/leases", named("checkout", ttl_seconds=1))
+        frozen.signal(signal.SIGSTOP)
+        theirs = eventually(lambda: taken(other))
+        frozen.signal(signal.SIGCONT)
+        before = other.get(f"/leases/{theirs['lease_id']}")
+        refused = frozen.send(f"/leases/{mine['lease_id']}/jeopardy")
+        busy = frozen.send("/leases", named("checkout"))
+    assert (refused[0], refused[1]["details"]) == (404, {"reason": "expired"})
+    assert busy[0] == 409
+    assert [gone(agent, mine, method) for method in ("PATCH", "DELETE")] == ["expired", "expired"]
+    for method in ("PATCH", "DELETE"):
+        assert gone(agent, theirs, method) is None
+    assert other.get(f"/leases/{theirs['lease_id']}") == before
+    assert theirs["epoch"] == mine["epoch"] + 1
+    # Whoever receives effects can tell the two apart.
+    asked = {"resource_type": "deploy", "resource_id": "checkout"}
+    assert not other.post("/fencing/verify", {**asked, "epoch": mine["epoch"]})["valid"]
+    assert other.post("/fencing/verify", {**asked, "epoch": theirs["epoch"]})["valid"]
+
+
+def taken(agent: Agent) -> Any:
+    """A lease on what the zombie holds, once it is to be had."""
+    answer = agent.send("POST", "/leases", named("checkout"))
+    return answer.json()["data"] if answer.status_code == 201 else None
 
 
 def test_an_expired_holder_is_refused_though_nobody_swept_or_took_over(agent: Agent, other: Agent) -> None:

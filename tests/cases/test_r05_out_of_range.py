@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.cast import Agent, Human
+from tests.leasing import acquire, batch, named, renew
 from tests.servers import Server
 from tests.sessions import Session
 
@@ -16,10 +17,11 @@ EPOCHS = [0, -1, 2**53, 2**63, 10**40, 1.0, "1", None, True, []]
 NUMBERS = {
     "heartbeat": ("progress", [-1, 101, 2**31, 2**63, 0.5, "50", None, True, []]),
     "approvals": ("expires_in_seconds", [0, -1, 30 * 86_400 + 1, 2**31, 2**63, 10**30, 1.5, "60", True, []]),
+    "handoffs": ("expires_in_seconds", [0, -1, 30 * 86_400 + 1, 2**31, 2**63, 10**30, 1.5, "60", True, []]),
     "tasks": ("max_attempts", [0, -1, 101, 2**31, 2**63, 1.5, "3", None, True, []]),
 }
 IDS = ["0", "-1", str(2**63), str(10**40), "task_0", "task_" + "f" * 33, "run_" + "G" * 32, "%00", "x" * 3000]
-LISTS = ["/tasks", "/runs", "/approvals"]
+LISTS = ["/tasks", "/runs", "/approvals", "/leases", "/handoffs", "/messages", "/checkpoints"]
 LIMITS = ["0", "-1", "201", str(2**31), str(2**63), str(10**40), "1.5", "ten", "", "%20", "٣"]
 
 
@@ -63,6 +65,24 @@ def test_a_ttl_out_of_range_is_refused_on_every_route_and_the_lease_stands(
     assert agent.post(beat, {"epoch": 1, "ttl_seconds": 1})["lease"]["expires_at"] == longest
 
 
+def test_a_ttl_out_of_range_neither_grants_nor_renews_nor_ends_a_lease(agent: Agent, other: Agent) -> None:
+    held = acquire(agent, ttl_seconds=60)
+    path = f"/leases/{held['lease_id']}"
+    before = agent.get(path)
+    for ttl in TTLS:
+        wish = {"ttl_seconds": ttl}
+        refused(agent, "ttl_seconds", "/leases", named("checkout", **wish))
+        refused(agent, "ttl_seconds", "/leases/batch", batch("checkout", "search", **wish))
+        error = agent.refused("VALIDATION_ERROR", path, wish, method="PATCH")
+        assert list(error["details"]["fields"]) == ["ttl_seconds"], error
+        other.refused("CONFLICT", "/leases", named("checkout"))
+    assert agent.get(path) == before
+    assert agent.get("/leases?resource_id=search")["leases"] == []
+    # The bounds themselves are good, and a shorter wish never brings the end of the lease forward.
+    assert renew(agent, held, ttl_seconds=1)["expires_at"] == held["expires_at"]
+    assert renew(agent, held, ttl_seconds=86_400)["expires_at"] > held["expires_at"]
+
+
 def test_epochs_out_of_range_are_refused(agent: Agent, claimed: Any) -> None:
     run = claimed["run"]["id"]
     bodies: list[tuple[str, dict[str, Any]]] = [
@@ -70,7 +90,9 @@ def test_epochs_out_of_range_are_refused(agent: Agent, claimed: Any) -> None:
         (f"/runs/{run}/complete", {}),
         (f"/runs/{run}/fail", {"error": "No luck"}),
         (f"/runs/{run}/release", {}),
+        (f"/runs/{run}/jeopardy", {}),
         ("/approvals", {"run_id": run, "question": "Go?", "options": ["Yes", "No"]}),
+        ("/handoffs", {"run_id": run, "to_principal": "bert"}),
         (f"/tasks/{claimed['task']['id']}/comments", {"body": "Go?", "blocking": True, "run_id": run}),
     ]
     before = agent.get(f"/runs/{run}")
@@ -86,6 +108,7 @@ def test_other_numbers_out_of_range_are_refused(agent: Agent, claimed: Any) -> N
     rest: dict[str, tuple[str, dict[str, Any]]] = {
         "heartbeat": (f"/runs/{claimed['run']['id']}/heartbeat", {"epoch": 1}),
         "approvals": ("/approvals", {**run, "question": "Go?", "options": ["Yes", "No"]}),
+        "handoffs": ("/handoffs", {"to_principal": "bert", **run}),
         "tasks": ("/tasks", {"title": "Some work"}),
     }
     for name, (field, values) in NUMBERS.items():
@@ -146,6 +169,7 @@ def test_pages_out_of_range_are_refused(agent: Agent) -> None:
 
 def test_waits_out_of_range_are_refused(agent: Agent, awaiting_approval: Any) -> None:
     for wait in ("-1", "26", "100", str(2**63), "1.5", "x", "", "%00"):
-        error = agent.refused("VALIDATION_ERROR", f"/tasks/claim?wait={wait}", {})
-        assert list(error["details"]["fields"]) == ["wait"] or wait == "%00"
+        for path, body in (("/tasks/claim", {}), ("/leases", named("x")), ("/leases/batch", batch("x"))):
+            error = agent.refused("VALIDATION_ERROR", f"{path}?wait={wait}", body)
+            assert list(error["details"]["fields"]) == ["wait"] or wait == "%00"
         agent.refused("VALIDATION_ERROR", f"/approvals/{awaiting_approval['id']}?wait={wait}", method="GET")

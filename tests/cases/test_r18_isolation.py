@@ -12,6 +12,7 @@ from approvals import board as decide
 from coordination import identity
 from coordination.board import urls as board
 from tests.cast import Agent, Company, Human, found_company
+from tests.leasing import batch, named
 from tests.servers import Server
 from tests.sessions import Session
 from tests.stack import Stack
@@ -37,13 +38,25 @@ class Full:
         ask = {"body": SECRET, "blocking": True, **run}
         comment = self.agent.post(f"/tasks/{task['id']}/comments", ask)
         key = self.agent.post("/keys", {"scopes": ["tasks:read"], "label": SECRET})
+        self.kept = self.agent.post("/checkpoints", {**run, "kind": SECRET, "state": {"is": SECRET}})
+        pin = {"type": "checkpoint", "id": self.kept["checkpoint_id"]}
+        pack = self.agent.post("/contexts", {"note": SECRET, "subject_id": SECRET, "items": [pin]})
+        to = {"to_principal": company.agent(f"{SECRET}-target").principal.name}
+        handoff = self.agent.post("/handoffs", {**to, **run, "message": SECRET})
+        message = self.agent.post("/messages", {**to, "body": SECRET})
+        lease = self.agent.post("/leases", named(f"{SECRET}/checkout", purpose=SECRET))
         self.task = task
         self.ids = {
+            "lease_id": lease["lease_id"],
             "task_id": task["id"],
             "run_id": claim["run"]["id"],
             "comment_id": comment["id"],
             "approval_id": self.approval["id"],
             "key_id": key["key_id"],
+            "checkpoint_id": self.kept["checkpoint_id"],
+            "context_id": pack["context_id"],
+            "handoff_id": handoff["handoff_id"],
+            "message_id": message["message_id"],
         }
 
     def state(self) -> list[Any]:
@@ -107,7 +120,7 @@ def test_with_another_organizations_key_every_route_answers_as_for_a_random_id(x
     assert x.state() == before
 
 
-def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent) -> None:
+def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent, other: Agent) -> None:
     before = x.state()
     creator = x.agent.get("/principal")["principal_id"]
     nobody = random_ids()
@@ -119,20 +132,33 @@ def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent) -
             (f"/approvals?task={ids['task_id']}", "approvals"),
             (f"/approvals?requested_by={principal}", "approvals"),
             (f"/events?task_id={ids['task_id']}", "events"),
+            (f"/leases?holder={principal}", "leases"),
+            (f"/leases?resource_type={SECRET}", "leases"),
+            (f"/checkpoints?task={ids['task_id']}", "checkpoints"),
+            (f"/checkpoints?agent={principal}", "checkpoints"),
         ):
             assert agent.get(path)[noun] == [], path
     for path, body in (
         ("/tasks", {"title": "Mine", "depends_on": ["{task_id}"]}),
         ("/tasks/claim", {"task_id": "{task_id}"}),
+        ("/checkpoints", {"state": 1, "run_id": "{run_id}", "epoch": 1}),
+        ("/contexts", {"items": [{"type": "checkpoint", "id": "{checkpoint_id}"}]}),
+        ("/contexts", {"items": [{"type": "comment", "id": "{comment_id}"}], "task_id": "{task_id}"}),
         (
             "/tasks/{task_id}/comments",
             {"body": "?", "blocking": True, "run_id": "{run_id}", "epoch": 1},
         ),
+        ("/handoffs", {"to_principal": "bert", "task_id": "{task_id}"}),
+        ("/handoffs", {"to_principal": "bert", "run_id": "{run_id}", "epoch": 1}),
+        ("/handoffs", {"to_principal": "bert", "subject_id": "?", "checkpoint_id": "{checkpoint_id}"}),
+        ("/handoffs", {"to_principal": "bert", "subject_id": "?", "context_id": "{context_id}"}),
     ):
 
         def fill(value: Any, ids: dict[str, str]) -> Any:
             if isinstance(value, list):
                 return [fill(item, ids) for item in value]
+            if isinstance(value, dict):
+                return {name: fill(item, ids) for name, item in value.items()}
             return value.format(**ids) if isinstance(value, str) else value
 
         answers = [
@@ -172,6 +198,8 @@ def test_lists_and_the_log_hold_only_ones_own(x: Full, agent: Agent, company: Co
 def test_names_do_not_collide(x: Full, agent: Agent, company: Company) -> None:
     twin = company.agent(f"{SECRET}-agent")
     assert twin.get("/principal")["organization_id"] != x.agent.get("/principal")["organization_id"]
+    # Both organizations may lease a thing of the same name.
+    assert twin.post("/leases/batch", batch(f"{SECRET}/checkout"))["leases"][0]["epoch"] == 1
     key = {"Idempotency-Key": "shared"}
     first = x.agent.post("/tasks", {"title": "One"}, headers=key)
     assert twin.post("/tasks", {"title": "Two"}, headers=key)["id"] != first["id"]
@@ -190,6 +218,10 @@ def test_a_person_of_both_acts_where_the_object_is(x: Full, agent: Agent, compan
             )
             assert known == unknown, call
             assert known[0] == 404
+    for lease in (x.ids["lease_id"], random_ids()["lease_id"]):
+        answer = told(session.post(f"/v1/leases/{lease}/revoke", {"reason": "Mine now"}))
+        assert (answer[0], answer[1]["code"]) == (404, "NOT_FOUND")
+    assert session.client.get("/v1/leases").json()["data"]["leases"] == []
     assert x.state() == before
     session.client.close()
     of_both = Session(Human(both.user, x.company.organization, both.role), agent.url)

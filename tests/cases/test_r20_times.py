@@ -94,6 +94,19 @@ def test_a_zoned_time_is_the_same_instant_everywhere(far: Agent, claim: Any) -> 
     assert far.claim() is None
 
 
+def test_the_end_of_a_handoff_is_the_same_instant_everywhere_or_refused(far: Agent, company: Company) -> None:
+    company.agent("target")
+    soon = (datetime.now(UTC) + timedelta(hours=3)).replace(microsecond=0)
+    offer = {"to_principal": "target", "subject_id": "rollout"}
+    for text in zoned(soon):
+        made = far.post("/handoffs", {**offer, "expires_at": text})
+        assert made["expires_at"] == soon.strftime("%Y-%m-%dT%H:%M:%S.000Z"), text
+        assert [written for written in times_in(made) if not PRINTED.fullmatch(written)] == []
+    for write in BAD:
+        error = far.refused("VALIDATION_ERROR", "/handoffs", {**offer, "expires_at": write(soon)})
+        assert list(error["details"]["fields"]) == ["expires_at"], write(soon)
+
+
 def test_midnight_of_24_hours_is_the_next_day_or_refused(far: Agent, claim: Any) -> None:
     today = datetime.now(UTC)
     answer = far.send("POST", "/approvals", body(claim, today.strftime("%Y-%m-%dT24:00:00Z")))
@@ -123,6 +136,14 @@ def times_in(content: Any) -> list[str]:
     return [content] if isinstance(content, str) and TIME.search(content) else []
 
 
+def leased(far: Agent) -> list[Any]:
+    """Every answer about a lease, its refusal to somebody else among them."""
+    lease = far.post("/leases", {"resource_type": "deploy", "resource_id": "checkout"})
+    path = f"/leases/{lease['lease_id']}"
+    answers = [lease, far.send("PATCH", path, {}).json(), far.post(f"{path}/jeopardy"), far.get("/leases")]
+    return [*answers, far.get(path), far.send("DELETE", path).json(), far.get(path)]
+
+
 def test_every_printed_time_says_utc(far: Agent, claim: Any) -> None:
     now = datetime.now(UTC)
     run, task = claim["run"]["id"], claim["task"]["id"]
@@ -137,6 +158,7 @@ def test_every_printed_time_says_utc(far: Agent, claim: Any) -> None:
         far.create(not_before=(now + timedelta(hours=1)).isoformat()),
         *(far.get(path) for path in ("/tasks", f"/tasks/{task}", "/runs", f"/runs/{run}", "/approvals")),
         far.get("/keys"),
+        *leased(far),
         events_of(far),
         far.post(f"/approvals/{asked['id']}/cancel"),
         far.post(f"/runs/{run}/complete", {"epoch": 1}),

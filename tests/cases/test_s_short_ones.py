@@ -28,7 +28,12 @@ BAD_QUERIES = [
     ("limit=5&limit=6", "limit"),
 ]
 BAD_IDS = ["not-a-uuid", "task_", "0", "agent_" + "0" * 31, "00000000-0000-0000-0000-000000000000"]
-LISTS = {"/tasks": ["created_by"], "/runs": ["task", "agent"], "/approvals": ["task", "requested_by"]}
+LISTS = {
+    "/tasks": ["created_by"],
+    "/runs": ["task", "agent"],
+    "/approvals": ["task", "requested_by"],
+    "/leases": ["holder"],
+}
 
 
 @pytest.mark.parametrize("path", LISTS)

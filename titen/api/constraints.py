@@ -11,6 +11,10 @@ MEANINGS: dict[str, tuple[str, str]] = {
     "one_live_lease_per_resource": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
     "one_open_run_per_task": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
     "epoch_is_unique_per_resource": ("CONFLICT", "Somebody else took it at the same moment. Claim again."),
+    "one_pending_handoff_per_task": (
+        "CONFLICT",
+        "The task is offered already. Withdraw that handoff first, or wait until it is resolved.",
+    ),
     "principal_name_is_unique": (
         "CONFLICT",
         "A principal with this name exists already. Choose another name.",

@@ -17,7 +17,7 @@ Answer = tuple[int, Any]
 
 
 def attempt[T](work: Callable[[], T]) -> T:
-    """Do one piece of work: a deadlock is retried once; a refusal leaves its trace."""
+    """Do one piece of work: a deadlock is retried once; a refusal leaves its trace and what is true all the same."""
     try:
         return _traced(work)
     except OperationalError as problem:
@@ -31,6 +31,9 @@ def _traced[T](work: Callable[[], T]) -> T:
         return work()
     except Refused as refused:
         leave_trace(refused)
+        if refused.afterwards is not None:
+            with transaction.atomic():
+                refused.afterwards()
         raise
 
 

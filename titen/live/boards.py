@@ -1,4 +1,4 @@
-"""What can be looked at live: the board of an organization, and the page of a task."""
+"""What can be looked at live: an organization's board, its leases, what is passed on in it, and a task's page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,18 @@ from typing import Any
 from uuid import UUID
 
 from coordination import events
-from coordination.board import fragments, state, task_fragments, task_state
+from coordination.board import (
+    fragments,
+    leases_fragments,
+    leases_state,
+    passing_fragments,
+    passing_state,
+    state,
+    task_fragments,
+    task_state,
+)
+from coordination.board.leases_state import LeasesState
+from coordination.board.passing_state import PassingState
 from coordination.board.rows import BoardState
 from coordination.board.task_state import TaskState
 from coordination.locks import clock
@@ -42,6 +53,36 @@ class TaskKey:
     task_id: UUID
 
 
+@dataclass(frozen=True, slots=True)
+class LeasesKey:
+    """An organization's page of leases, as a channel's key."""
+
+    organization_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesSight:
+    """The leases as they were read, and the position of the newest event then."""
+
+    page: LeasesState
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassingKey:
+    """An organization's page of handoffs and messages, as a channel's key."""
+
+    organization_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PassingSight:
+    """Handoffs and messages as they were read, and the position of the newest event then."""
+
+    page: PassingState
+    position: int
+
+
 def _position(organization_id: UUID) -> int:
     """The newest event's position, once everything committed has one."""
     events.number()
@@ -54,8 +95,12 @@ def _is_due(moment: datetime | None) -> bool:
 
 def find_board(query: Mapping[str, str]) -> Subject | None:
     """`?org=<slug>`."""
-    pk = Organization.objects.filter(slug=query.get("org", "")).values_list("pk", flat=True).first()
+    pk = _organization(query)
     return Subject(pk, pk) if pk else None
+
+
+def _organization(query: Mapping[str, str]) -> UUID | None:
+    return Organization.objects.filter(slug=query.get("org", "")).values_list("pk", flat=True).first()
 
 
 def read_board(organization_id: UUID, before: BoardSight | None) -> BoardSight:
@@ -99,7 +144,47 @@ def render_task(sight: TaskSight, role: str) -> Fragments:
     return task_fragments.render(sight.page, role) if sight.page else {}
 
 
+def find_leases(query: Mapping[str, str]) -> Subject | None:
+    """`?org=<slug>`."""
+    pk = _organization(query)
+    return Subject(LeasesKey(pk), pk) if pk else None
+
+
+def read_leases(key: LeasesKey, before: LeasesSight | None) -> LeasesSight:
+    """The leases as they stand. When no event came, only what renewals and time move is read."""
+    position = _position(key.organization_id)
+    if before is None or before.position != position:
+        return LeasesSight(leases_state.read(key.organization_id), position)
+    return LeasesSight(leases_state.refresh(key.organization_id, before.page), position)
+
+
+def render_leases(sight: LeasesSight, role: str) -> Fragments:
+    """The page's sections for one role."""
+    return leases_fragments.render(sight.page, role)
+
+
+def find_passing(query: Mapping[str, str]) -> Subject | None:
+    """`?org=<slug>`."""
+    pk = _organization(query)
+    return Subject(PassingKey(pk), pk) if pk else None
+
+
+def read_passing(key: PassingKey, before: PassingSight | None) -> PassingSight:
+    """Handoffs and messages as they stand. When no event came and nothing fell due, only messages are read."""
+    position = _position(key.organization_id)
+    if before is None or before.position != position or _is_due(before.page.due):
+        return PassingSight(passing_state.read(key.organization_id), position)
+    return PassingSight(passing_state.refresh(key.organization_id, before.page), position)
+
+
+def render_passing(sight: PassingSight, role: str) -> Fragments:
+    """The page's sections for one role."""
+    return passing_fragments.render(sight.page, role)
+
+
 SOURCES = {
     "/live/board": Source(find_board, read_board, render_board, fragments.as_message),
+    "/live/leases": Source(find_leases, read_leases, render_leases, fragments.as_message),
+    "/live/messages": Source(find_passing, read_passing, render_passing, fragments.as_message),
     "/live/task": Source(find_task, read_task, render_task, fragments.as_message),
 }

@@ -6,7 +6,7 @@ import logging
 from django.db import DatabaseError
 
 from approvals.jobs import expire
-from coordination import events, sweeping
+from coordination import events, handoffs, leasing, sweeping
 
 from .pool import Pool
 
@@ -19,6 +19,8 @@ CHORE_SECONDS = 60.0
 def sweep() -> None:
     """Write down all that has run out, and number what that wrote."""
     sweeping.sweep()
+    leasing.sweep()
+    handoffs.expire_due()
     expire()
     events.number()
 

@@ -1,4 +1,4 @@
-"""What the hub asks the database ten times a second while somebody waits: two statements at most.
+"""What the hub asks the database ten times a second while somebody waits: a statement for each sort of wish.
 
 What makes a task ready is the claim's own condition, imported from where the claim has it, and judged
 by the database's clock: so times that pass wake waiters as moves do.
@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from coordination.statements import ADMITTED, FITTING, PROFILE_ADMITTED, READY, candidates
 
-from .waiters import ClaimWish, Found
+from .waiters import ClaimWish, Found, LeaseWish, Looking
 
 _ADMISSION = f"{ADMITTED} AND {PROFILE_ADMITTED}"
 
@@ -51,6 +51,20 @@ UNION ALL
 SELECT id FROM coordination_comment
 WHERE id = ANY (%(ids)s::uuid[]) AND (answered_at IS NOT NULL OR withdrawn_at IS NOT NULL)"""
 
+# The wishes whose resources nobody else holds now. What has run out is free, whoever wrote it down.
+_FREE = """
+SELECT w.number, p.organization_id
+FROM jsonb_to_recordset(%(wishes)s::jsonb) AS w (number int, digest text, types varchar[], ids varchar[])
+JOIN coordination_apikey k ON k.digest = decode(w.digest, 'hex') AND k.revoked_at IS NULL
+    AND (k.expires_at IS NULL OR k.expires_at > clock_timestamp())
+JOIN coordination_principal p ON p.id = k.principal_id AND p.disabled_at IS NULL
+WHERE NOT EXISTS (
+    SELECT FROM unnest(w.types, w.ids) n (resource_type, resource_id)
+    JOIN coordination_resource r ON r.organization_id = p.organization_id
+        AND r.resource_type = n.resource_type AND r.resource_id = n.resource_id
+    JOIN coordination_lease l ON l.resource_id = r.id AND l.ended_at IS NULL
+    WHERE l.principal_id <> p.id AND l.expires_at > clock_timestamp())"""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -60,14 +74,14 @@ class Look:
     next_expiry: float | None
 
 
-async def look(
-    connection: AsyncConnection[Any], claims: dict[ClaimWish, int], ends: list[UUID], *, expiries: bool
-) -> Look:
-    """Look once. `claims` says for each wish how many ready tasks to name. Raises psycopg's errors."""
+async def look(connection: AsyncConnection[Any], looking: Looking, *, expiries: bool) -> Look:
+    """Look once. Raises psycopg's errors."""
+    claims, ends = looking.claims, looking.ends
     wishes = list(claims)
     ready: dict[ClaimWish, list[UUID]] = {}
     next_expiry = None
     ended: frozenset[UUID] = frozenset()
+    free: dict[LeaseWish, UUID] = {}
     async with connection.cursor(row_factory=tuple_row) as cursor:
         if wishes:
             described = [
@@ -90,4 +104,19 @@ async def look(
         if ends:
             await cursor.execute(_ENDED, {"ids": ends}, prepare=True)
             ended = frozenset(row[0] for row in await cursor.fetchall())
-    return Look(Found(ready, ended), next_expiry)
+        if looking.leases:
+            await cursor.execute(_FREE, {"wishes": json.dumps(_described(looking.leases))}, prepare=True)
+            free = {looking.leases[number]: organization for number, organization in await cursor.fetchall()}
+    return Look(Found(ready, ended, free), next_expiry)
+
+
+def _described(leases: list[LeaseWish]) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": number,
+            "digest": wish.digest,
+            "types": [resource_type for resource_type, _ in wish.resources],
+            "ids": [resource_id for _, resource_id in wish.resources],
+        }
+        for number, wish in enumerate(leases)
+    ]

@@ -15,9 +15,10 @@ from titen.errors import Refused
 
 from .doors import call
 from .http import Answer, GoneError
-from .waiters import ClaimWish, EndWish, Wish
+from .waiters import ClaimWish, EndWish, LeaseWish, Wish
 
 CLAIM = "/v1/tasks/claim"
+LEASE, LEASES = "/v1/leases", "/v1/leases/batch"
 APPROVAL = re.compile(r"/v1/approvals/appr_([0-9a-f]{32})")
 QUESTION = re.compile(r"/v1/tasks/task_[0-9a-f]{32}/comments/cmt_([0-9a-f]{32})")
 
@@ -52,6 +53,8 @@ class Request:
         method, path = self.environ["REQUEST_METHOD"], self.environ["PATH_INFO"]
         if method == "POST" and path == CLAIM:
             return self._claim_wish()
+        if method == "POST" and path in (LEASE, LEASES):
+            return self._lease_wish(path)
         found = APPROVAL.fullmatch(path) or QUESTION.fullmatch(path)
         return EndWish(UUID(found[1])) if found and method == "GET" else None
 
@@ -66,6 +69,15 @@ class Request:
             )
         except (Refused, AttributeError, TypeError):
             return None  # the database was away, so no view has judged the body yet
+
+    def _lease_wish(self, path: str) -> LeaseWish | None:
+        try:
+            body = strict_json.loads(self.body)
+            wanted = [body] if path == LEASE else body["resources"]
+            names = [(str(item["resource_type"]), str(item["resource_id"])) for item in wanted]
+        except (Refused, KeyError, TypeError):
+            return None
+        return LeaseWish(self._digest(), tuple(names))
 
     def _digest(self) -> str:
         secret = self.environ.get("HTTP_AUTHORIZATION", "").partition(" ")[2].strip()
@@ -95,6 +107,8 @@ def is_nothing_yet(wish: Wish, answer: Answer) -> bool:
         if answer.status == 409 and wish.task_id:
             return _may_be_claimable(_error(answer))
         return answer.status == 204
+    if isinstance(wish, LeaseWish):
+        return answer.status == 409 and "expires_at" in _error(answer).get("details", {})
     if answer.status != 200:
         return False
     data = json.loads(answer.body)["data"]

@@ -45,11 +45,11 @@ class Tail:
 
     async def tick(self) -> int:
         """Look once and wake whom that concerns; how many."""
-        claims, ends = self._waiting.begin_look()
-        expiries = bool(claims) and time.monotonic() >= self._expiries_at
+        looking = self._waiting.begin_look()
+        expiries = bool(looking.claims) and time.monotonic() >= self._expiries_at
 
         async def ask(connection: psycopg.AsyncConnection[object]) -> Look:
-            return await look(connection, claims, ends, expiries=expiries)
+            return await look(connection, looking, expiries=expiries)
 
         seen = await self._link.ask(ask)
         if expiries:

@@ -10,7 +10,7 @@ from .doors import environ_of
 from .http import Answer, GoneError, Receive, Scope, refusal, watch
 from .pool import Pool
 from .requests import Request, is_nothing_yet, is_unsettled
-from .waiters import Waiter, Waiting
+from .waiters import LeaseWish, Waiter, Waiting
 
 # How long one run of a view may take, queueing for a thread included, when the client does not wait longer.
 ATTEMPT_SECONDS = 15.0
@@ -57,14 +57,16 @@ class Waits:
                     await waiter.woken.wait()
             if request.gone:
                 raise GoneError
-            if not waiter.woken.is_set() or self._stopping:
+            last = not waiter.woken.is_set()
+            # A refused lease is asked for once more: its answer said until when, and that was renewed since.
+            if self._stopping or (last and not isinstance(waiter.wish, LeaseWish)):
                 break
             waiter.woken.clear()
             answer = await self._attempt(request, deadline)
             unsettled = is_unsettled(answer)
             served = not unsettled and not is_nothing_yet(waiter.wish, answer)
             self._waiting.settle(waiter, served=served, unsettled=unsettled)
-            if served:
+            if served or last:
                 break
         return answer
 

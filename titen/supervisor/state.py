@@ -101,7 +101,7 @@ class State:
 
     def _keep(self, values: Mapping[str, str]) -> None:
         before = self.environment()
-        made = {"TITEN_SECRET_KEY": secrets.token_urlsafe(50)}
+        made = {name: secrets.token_urlsafe(50) for name in ("TITEN_SECRET_KEY", "TITEN_SECRET_KEYS")}
         after = {**made, **before, **values}
         if after == before:
             return

@@ -43,6 +43,8 @@ def serve(*, port: int, var: Path, demo: bool) -> int:
     try:
         state = State.open(var)
         address = f"http://127.0.0.1:{port}"
+        if "TITEN_PUBLIC_URL" not in {**state.environment(), **os.environ}:
+            os.environ["TITEN_PUBLIC_URL"] = address  # for our children
         locks = [_take_state(state, address)]
         _check_port(port)
         if not given_url("DATABASE_URL"):

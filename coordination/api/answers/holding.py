@@ -3,10 +3,24 @@
 from coordination.models import RunStatus, TaskStatus
 from titen.api.answers import SHAPES, anything, choice, fields, free, integer, many, maybe, moment, ref, text
 
+from .keeping import KEPT
 from .work import PROGRESS, RUN_ID, SECRET_REFS, SERVER_TIME, TASK_ID, some
 
 TASK, RUN = SHAPES["Task"], SHAPES["Run"]
-PARTS = ("comments", "attempts", "dependencies", "approvals")
+PARTS = ("attempts", "checkpoint", "comments", "dependencies", "approvals")
+SHAPES["LatestCheckpoint"] = fields(
+    "The newest word that a holder of the task left under its lease.",
+    {
+        "checkpoint_id": KEPT["checkpoint_id"],
+        "version": KEPT["version"],
+        "kind": KEPT["kind"],
+        "author": text("The name of who left it."),
+        "author_kind": text("`agent`, `human` or `service`."),
+        "state": anything("What it holds; null when it was cut: then read it by its id and version."),
+        "state_hash": KEPT["state_hash"],
+        "created_at": moment("When it was written."),
+    },
+)
 GATHERED = {
     "dependencies": many(
         "What the task waited for.",
@@ -33,11 +47,12 @@ GATHERED = {
                 "progress": PROGRESS,
                 "status_line": text("What its holder last reported."),
                 "error": text("Why it failed; may be empty."),
-                "checkpoint": anything("State that it left."),
+                "checkpoint": anything("The last state that it left, or null; null too when it was cut."),
                 "ended_at": maybe(moment("When it ended.")),
             },
         ),
     ),
+    "checkpoint": maybe(ref("LatestCheckpoint")),
     "comments": many(
         "The latest first, at most 50.",
         fields(
@@ -52,6 +67,7 @@ GATHERED = {
             },
         ),
     ),
+    "handoff": maybe(ref("LedHere")),
     "approvals": many("What humans decided, the oldest first.", ref("Approval")),
     "truncated": many("Parts that were cut to stay within 256 KiB.", choice("The part.", PARTS)),
 }

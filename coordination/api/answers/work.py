@@ -34,6 +34,10 @@ PRINCIPAL_ID = ident("agent", "The principal.")
 EPOCH = integer("The number of the grant on the task's resource; each grant has a higher one.", 1)
 TTL = integer("How long the lease lives after its last renewal, in seconds.", 1)
 PROGRESS = integer("Per cent, as the holder last reported it.", 0, 100)
+SEQUENCER = text(
+    "A signed statement of this lease (JWS) to send along with effects, good until `expires_at`. In a claim"
+    " always; in a heartbeat on request.",
+)
 SERVER_TIME = moment("The database's clock at this answer.")
 CAPABILITIES = many("Sorted; empty means that anybody can do it.", text("Such as `python`."))
 SECRET_REFS = many("Pointers to secrets, never secrets.", text("Such as `vault://team/token`."))
@@ -46,7 +50,7 @@ def some(shape: Shape, *names: str) -> dict[str, Shape]:
 
 SHAPES["Task"] = fields(
     "A piece of work. Payload, secret_refs, result, evidence and last_error are shown only to its current"
-    " holder, its creator and humans.",
+    " holder, its creator, the target of a live handoff of it, and humans.",
     {
         "id": TASK_ID,
         "title": text("One line.", maxLength=200),
@@ -118,11 +122,13 @@ SHAPES["Lease"] = fields(
         "expires_at": moment("From this moment on the holder is refused, even if nobody took over."),
         "certainty": choice("How sure the holder may be.", CERTAINTIES),
         "granted_because": choice("Why it was granted.", GrantReason.values),
+        "sequencer": SEQUENCER,
     },
+    optional=["sequencer"],
 )
 SHAPES["Run"] = fields(
     "One attempt at a task by one principal under one lease. Error and checkpoint are shown only to its"
-    " principal, the task's holder and creator, and humans.",
+    " principal, the task's holder and creator, the target of a live handoff of it, and humans.",
     {
         "id": RUN_ID,
         "task_id": TASK_ID,
@@ -148,7 +154,7 @@ SHAPES["Run"] = fields(
             },
         ),
         "error": text("Why it failed or was released; may be empty."),
-        "checkpoint": anything("State that it left for the next run."),
+        "checkpoint": anything("The last state that it left for the next run; null for none."),
     },
     optional=["error", "checkpoint"],
 )

@@ -2,14 +2,15 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.core.management.commands.migrate import Command as Migrate
-from django.db import connections
+from django.db import connections, transaction
 
-from coordination import partitions
+from coordination import partitions, signing
 
 
 class Command(Migrate):
-    """Migrates as the user of DATABASE_URL, makes the coming months' partitions, refreshes statistics."""
+    """Migrates as the user of DATABASE_URL; makes the coming months' partitions and the first signing key."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Set the role aside, and put it back. Before the checks: on a fresh database there is no role yet."""
@@ -31,3 +32,6 @@ class Command(Migrate):
                 partitions.make_ahead(cursor)
                 # Plans cached while the tables were empty would stay bad for a connection's life.
                 cursor.execute("ANALYZE")
+            if settings.SECRET_KEYS:
+                with transaction.atomic(using=options["database"]):
+                    signing.make_key()
