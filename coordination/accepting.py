@@ -10,11 +10,10 @@ from django.conf import settings
 from titen.errors import Refused, invalid
 
 from . import claims, handoffs
-from .addressing import hold_able
 from .callers import Caller
 from .database import Row, fetch
 from .leases import end_lease, grant
-from .locks import Held, hold_task
+from .locks import Held, hold_able, hold_task
 from .models import (
     Blocker,
     BlockerKind,

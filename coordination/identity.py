@@ -157,7 +157,9 @@ def end_membership(
         subject_id=membership.user_id,
         user_id=user_id,
     )
-    for principal in Principal.objects.filter(organization_id=organization_id, user_id=membership.user_id):
+    mine = Principal.objects.filter(organization_id=organization_id, user_id=membership.user_id)
+    # Waits for what they are taking just now, so that it is seen below.
+    for principal in mine.select_for_update():
         _take_back(principal, actor_id)
 
 

@@ -6,7 +6,7 @@ leases belong to runs.
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from titen.errors import Refused, invalid, not_found
@@ -18,7 +18,7 @@ from .claims import check_ttl
 from .comments import refuse_unless_holder
 from .database import Row, fetch, fetch_all
 from .locks import hold_task
-from .models import Lease, Principal, Run
+from .models import Lease, LeaseEnd, Principal, Run
 from .takeovers import take_over
 from .times import stamp
 
@@ -88,7 +88,8 @@ def _taken(busy: list[Row], *, alone: bool) -> Refused:
     details: dict[str, Any] = {"expires_at": stamp(until)}
     if not alone:
         message = (
-            f"{len(busy)} of the resources are leased by another principal, the last until {stamp(until)}."
+            f"{len(busy)} of the resources {'is' if len(busy) == 1 else 'are'} leased by another principal,"
+            f" the last until {stamp(until)}."
         )
         details["resources"] = [
             {
@@ -149,11 +150,16 @@ def _mine(statement: str, caller: Caller, lease_id: UUID, **more: Any) -> Row:
     over = fetch(sql.OVER, params)
     if over is None:
         raise not_found()
-    raise Refused(
-        "NOT_FOUND",
-        f"This lease is over ({over['reason']}). Acquire the resource again; use the id that this answers.",
-        details={"reason": over["reason"]},
-    )
+    _tell_over(over["reason"])
+
+
+def _tell_over(reason: str) -> NoReturn:
+    after = {
+        LeaseEnd.RELEASED: "Nothing is left to do.",
+        LeaseEnd.SUPERSEDED: "You acquired the resource again: use the id that this answered.",
+    }
+    step = after.get(LeaseEnd(reason), "Acquire the resource again; use the id that this answers.")
+    raise Refused("NOT_FOUND", f"This lease is over ({reason}). {step}", details={"reason": reason})
 
 
 def revoke(caller: Caller, lease_id: UUID, *, reason: str) -> Lease:

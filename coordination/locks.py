@@ -1,4 +1,4 @@
-"""Taking the locks of a move in the one order: task, lease, run; then the clock."""
+"""Taking the locks of a move in the one order: who acts; task, lease, run; then the clock."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,8 +6,10 @@ from uuid import UUID
 
 from django.db import connection
 
-from titen.errors import not_found
+from titen.errors import Refused, not_found
 
+from .callers import Caller
+from .database import fetch_all
 from .models import Lease, Resource, Run, Task
 from .sweeping import sweep_batch
 
@@ -33,6 +35,31 @@ def clock() -> datetime:
         cursor.execute("SELECT clock_timestamp()")
         moment: datetime = cursor.fetchone()[0]
     return moment
+
+
+_HOLD = """
+SELECT id FROM coordination_principal WHERE id = ANY (%(ids)s::uuid[]) AND disabled_at IS NULL
+ORDER BY id FOR KEY SHARE"""
+
+# Looked up after the lock: a membership that ended while this waited for it has ended.
+_LEFT = """
+SELECT p.id FROM coordination_principal p WHERE p.id = ANY (%(ids)s::uuid[]) AND p.kind = 'human'
+    AND NOT EXISTS (SELECT FROM coordination_membership m
+        WHERE m.organization_id = p.organization_id AND m.user_id = p.user_id AND m.ended_at IS NULL)"""
+
+
+def hold_able(caller: Caller, *others: UUID) -> set[UUID]:
+    """Who of these can act: the caller, or `UNAUTHENTICATED` (`NOT_FOUND` for a person), and the others.
+
+    Whoever disables one of them, or ends their membership, waits for our commit and sees what we did. A
+    foreign key takes this lock anyway, but only at the commit, when other locks are held.
+    """
+    params = {"ids": [caller.principal_id, *others]}
+    able = {row["id"] for row in fetch_all(_HOLD, params)}
+    able -= {row["id"] for row in fetch_all(_LEFT, params)}
+    if caller.principal_id not in able:
+        raise not_found() if caller.is_human else Refused("UNAUTHENTICATED")
+    return able
 
 
 def hold_task(organization_id: UUID, task_id: UUID, *, for_holder: bool = False) -> Held:

@@ -10,7 +10,7 @@ from . import events
 from .callers import Caller
 from .dependencies import waive_cancelled
 from .leases import end_lease, grant
-from .locks import hold_task
+from .locks import hold_able, hold_task
 from .models import Comment, GrantReason, LeaseEnd, Principal, Run, RunStatus, Task, TaskStatus
 from .tasks import end_everything_open, refuse_stale, refuse_unless
 
@@ -23,12 +23,15 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
 
     `epoch` is what the page showed; another one is refused. The last holder's run is superseded.
     """
+    to_self = to is not None and to.pk == caller.principal_id
+    if to_self:
+        hold_able(caller)
     held = hold_task(caller.organization_id, task_id)
     task = held.task
     refuse_stale(held, epoch)
     refuse_unless(task, "take_over")
     was = task.status
-    after = TaskStatus.IN_PROGRESS if to is not None and to.pk == caller.principal_id else TaskStatus.TODO
+    after = TaskStatus.IN_PROGRESS if to_self else TaskStatus.TODO
     last_holder = (
         Run.objects.filter(task=task).order_by("-number").values_list("principal_id", flat=True).first()
     )
@@ -56,7 +59,7 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
     }
     if to is None and last_holder:
         changes.update(avoided=last_holder, avoided_until=held.at + AVOIDED_AFTER_TAKEOVER)
-    elif to is not None and to.pk != caller.principal_id:
+    elif to is not None and not to_self:
         changes.update(reserved_for=to, reserved_until=held.at + RESERVED_FOR_AGENT)
     Task.objects.filter(pk=task_id).update(**changes)
     Comment.objects.create(
@@ -72,7 +75,7 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
         was=was,
         attempt_count=0,
     )
-    if to is not None and to.pk == caller.principal_id:
+    if to is not None and to_self:
         grant(task, to, because=GrantReason.TAKEOVER, ttl_seconds=settings.HUMAN_LEASE_TTL_SECONDS)
     task.refresh_from_db()
     return task

@@ -9,6 +9,10 @@ RULES = {
     "INV1: a run and its lease end together": """
         SELECT r.id FROM coordination_run r JOIN coordination_lease l ON l.id = r.lease_id
         WHERE (r.ended_at IS NULL) <> (l.ended_at IS NULL)""",
+    "INV1: no lease begins before the one before it has ended": """
+        SELECT l.id FROM coordination_lease l JOIN coordination_lease m
+            ON m.resource_id = l.resource_id AND m.epoch = l.epoch + 1
+        WHERE l.ended_at IS NULL OR m.granted_at < l.ended_at""",
     "INV2: in progress if and only if it has an open run that is running": """
         SELECT t.id FROM coordination_task t WHERE (t.status = 'in_progress') <> EXISTS (
             SELECT FROM coordination_run r WHERE r.task_id = t.id AND r.status = 'running')""",

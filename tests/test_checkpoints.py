@@ -195,6 +195,17 @@ def test_if_match_is_what_the_etag_gave(agent: Agent, kept: Any) -> None:
         assert list(error["details"]["fields"]) == ["If-Match"], wild
 
 
+def test_if_none_match_means_that_there_must_be_none_yet(agent: Agent, kept: Any) -> None:
+    none = {"If-None-Match": "*"}
+    body = {"subject_id": "customer-7", "state": 2}
+    agent.refused("VERSION_MISMATCH", "/checkpoints", body, headers=none)
+    assert agent.post("/checkpoints", {**body, "subject_id": "customer-8"}, headers=none)["version"] == 1
+    for wild in ({"If-None-Match": '"1"'}, {**none, "If-Match": '"1"'}):
+        error = agent.refused("VALIDATION_ERROR", "/checkpoints", body, headers=wild)
+        assert list(error["details"]["fields"]) == ["If-None-Match"]
+    assert versions(agent, kept) == [1]
+
+
 def test_a_repeat_with_its_key_writes_once(agent: Agent, kept: Any) -> None:
     body, key = {"subject_id": "customer-7", "state": 2}, {"Idempotency-Key": secrets.token_hex(8)}
     first, second = (agent.send("POST", "/checkpoints", body, headers=key) for _ in range(2))

@@ -16,16 +16,27 @@ from django.db import connections, transaction
 
 from approvals.decisions import decide
 from approvals.models import Approval
-from coordination import comments, tasks
+from coordination import comments, leasing, tasks
 from coordination.callers import Caller
 from coordination.identity import digest_of
-from coordination.models import ApiKey, Comment, Organization, Task, User
+from coordination.models import (
+    ApiKey,
+    CheckpointVersion,
+    Comment,
+    Handoff,
+    Lease,
+    LeaseEnd,
+    Message,
+    Organization,
+    Task,
+    User,
+)
 from coordination.sweeping import sweep_batch
 from titen.api.authentication import human
 from titen.api.ids import public_id
-from titen.client import Titen
-from titen.demo import backlog, deployment, refill, seeding
-from titen.demo.agents import pace
+from titen.client import NotFound, Titen
+from titen.demo import backlog, deployment, refill, seeding, team
+from titen.demo.agents import linter, pace
 from titen.demo.agents.__main__ import AGENTS
 from titen.demo.credentials import Credentials
 from titen.demo.places import Places
@@ -40,9 +51,9 @@ def quiet(percent: int, status: str) -> None:
 
 
 def test_every_task_has_one_agent_that_can_do_it() -> None:
-    assert set(DEMO_AGENTS) == set(AGENTS) == set(seeding.AGENTS)
+    assert set(DEMO_AGENTS) == set(AGENTS) == set(team.AGENTS)
     for item in [*backlog.ITEMS.values(), backlog.housekeeping(3)]:
-        able = [name for name, agent in seeding.AGENTS.items() if item.capability in agent.capabilities]
+        able = [name for name, agent in team.AGENTS.items() if item.capability in agent.capabilities]
         assert len(able) == 1, item.title
     for batch in [backlog.FIRST, *backlog.ROUNDS]:
         for number, name in enumerate(batch):
@@ -76,7 +87,7 @@ def test_lost_credentials_are_replaced_and_the_old_keys_end(
     places.credentials.unlink()
     renewed = seeding.seed(places)
     assert not set(renewed.passwords.values()) & set(credentials.passwords.values())
-    for name, agent in seeding.AGENTS.items():
+    for name, agent in team.AGENTS.items():
         assert ApiKey.objects.get(digest=digest_of(credentials.keys[name])).revoked_at is not None
         with Titen(web.url, renewed.keys[name]) as titen:
             who = titen.principal()
@@ -178,6 +189,107 @@ def test_a_build_is_rolled_back_after_a_decision_and_nobody_is_asked_twice(
     deployment.switch_build(service, 42, quiet)
 
 
+def test_nobody_else_deploys_while_the_janitor_waits_for_a_decision_and_switches(
+    desk: Desk, places: Places
+) -> None:
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    held = eventually(
+        lambda: Lease.objects.filter(
+            resource__resource_type="deploy", resource__resource_id=backlog.SERVICE, ended_at=None
+        ).first()
+    )
+    assert held is not None
+    assert (held.principal.name, held.purpose) == ("janitor", task.title)
+    with Titen(desk.url, desk.keys["linter"]) as linter:
+        linter.send("How long will you need it?", resource=("deploy", backlog.SERVICE))
+        desk.decide(task, "Switch to build 41")
+        assert ended.result(20).status == "done"
+        held.refresh_from_db()
+        assert held.end_reason == LeaseEnd.RELEASED
+        (answer,) = linter.messages(unread=True)
+        linter.mark_read(answer)
+    assert answer["body"] == "I am done: checkout-service is free."
+    assert Message.objects.get(body="How long will you need it?").read_at is not None
+    deployment.switch_build(places.service(backlog.SERVICE), 42, quiet)
+
+
+def test_a_revoked_lease_stops_the_janitor_before_it_switches(desk: Desk, places: Places) -> None:
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    eventually(lambda: Approval.objects.filter(task=task, status="pending").exists())
+    held = Lease.objects.get(resource__resource_id=backlog.SERVICE, ended_at=None)
+    with transaction.atomic(durable=True):
+        leasing.revoke(desk.human, held.pk, reason="Not during the sale.")
+    desk.decide(task, "Switch to build 41")
+    with pytest.raises(NotFound) as refused:
+        ended.result(20)
+    assert refused.value.details == {"reason": "revoked"}
+    assert deployment.current_build(places.service(backlog.SERVICE)) == 42
+    task.refresh_from_db()
+    assert (task.status, task.attempt_count) == ("todo", 1)
+
+
+def test_a_build_that_was_switched_by_an_attempt_that_died_is_told_as_it_was(
+    desk: Desk, places: Places
+) -> None:
+    service = places.service(backlog.SERVICE)
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    desk.decide(task, "Stay on build 42")
+    assert ended.result(20).result == {"decision": "Stay on build 42"}
+    kept = CheckpointVersion.objects.get(run__task=task).state
+    assert kept == {"service": backlog.SERVICE, "from": 42, "to": 41}
+
+    task = desk.create(backlog.ITEMS["roll-back"])
+    with Titen(desk.url, desk.keys["janitor"]) as titen:
+        run = titen.claim(task_id=public_id("task", task.pk))
+        assert run is not None
+        run.checkpoint(kept)
+        deployment.switch_build(service, 41, quiet)
+        run.release("killed")
+    assert desk.attempt("janitor", task).result == {"from": 42, "to": 41}
+    deployment.switch_build(service, 42, quiet)
+
+
+def test_the_linter_hands_the_noting_over_and_is_told_where_it_stands(desk: Desk, places: Places) -> None:
+    places.notes.write_text("# quality-notes\n\n## other\n\n- stays\n\n")
+    task = desk.create(backlog.ITEMS["lint-titen"])
+    handing = desk.beside("linter", task)
+    with Titen(desk.url, desk.keys["scribe"]) as titen:
+        run = eventually(titen.accept_next)
+        assert run is not None
+        assert run.context["handoff"]["message"].startswith("titen: ")
+        handing.result(20)
+        eventually(lambda: list(titen.messages(unread=True)))
+        with run:
+            AGENTS["scribe"](titen, run)
+    task.refresh_from_db()
+    assert (task.status, task.attempt_count) == ("done", 0)
+    handed = Handoff.objects.get(task=task)
+    assert (handed.status, handed.checkpoint_version) == ("accepted", 1)
+    written = places.notes.read_text()
+    assert written.startswith("# quality-notes\n\n## other\n\n- stays\n\n## titen\n\n- titen: ")
+    lease = Lease.objects.get(resource__resource_id="quality-notes/titen")
+    assert (lease.principal.name, lease.purpose) == ("scribe", task.title)
+    assert lease.end_reason == LeaseEnd.RELEASED
+    # It reads its messages when it begins the next task.
+    desk.attempt("linter", desk.create(backlog.ITEMS["todos"]))
+    answer = Message.objects.get(sender__name="scribe", recipient__name="linter")
+    assert answer.body == "In the section titen of quality-notes.md."
+    assert answer.read_at is not None
+
+
+def test_a_linter_to_whom_nobody_comes_ends_the_task_itself(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linter, "PATIENCE_SECONDS", 0)
+    task = desk.attempt("linter", desk.create(backlog.ITEMS["lint-titen"]))
+    assert task.status == "done"
+    assert task.summary.endswith("Nobody had time to note it.")
+    assert Handoff.objects.get(task=task).status == "withdrawn"
+
+
 def test_a_decision_outlives_the_attempt_that_asked_for_it(desk: Desk, places: Places) -> None:
     (places.service(backlog.SERVICE) / "builds" / "41").rmdir()
     task = desk.create(replace(backlog.ITEMS["roll-back"]))
@@ -261,7 +373,7 @@ def test_a_round_that_was_cut_off_is_finished_once(desk: Desk, monkeypatch: pyte
 
 
 def test_an_unknown_job_waits_for_a_human(desk: Desk) -> None:
-    for name, agent in seeding.AGENTS.items():
+    for name, agent in team.AGENTS.items():
         item = backlog.Item("Make coffee", "", agent.capabilities[0], {"job": "coffee"})
         task = desk.attempt(name, desk.create(item))
         assert task.status == "blocked"

@@ -72,6 +72,15 @@ def test_the_other_looks_at_python(checkout: Path, said: Said, tmp_path: Path) -
     assert names.result["generated"] == ["shop/migrations/0002_alter_price.py"]
 
 
+def test_a_note_is_written_anew_and_leaves_the_other_sections_alone(said: Said, tmp_path: Path) -> None:
+    document = tmp_path / "notes.md"
+    for section, lines in (("shop", ["old"]), ("till", ["one", "two"]), ("shop", ["new"])):
+        outcome = documents.note(document, section, lines, said)
+    assert document.read_text() == "# notes\n\n## shop\n\n- new\n\n## till\n\n- one\n- two\n\n"
+    assert outcome.summary == "1 note in the section shop of notes.md."
+    assert said[-1] == (100, "saving the section shop")
+
+
 def test_line_counts_fail_once_on_a_damaged_history_and_then_grow(
     checkout: Path, said: Said, tmp_path: Path
 ) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from coordination import accepting, claims, handoffs, identity, offering
+from coordination import accepting, claims, handoffs, identity, offering, takeovers
 from coordination.callers import by_key
-from coordination.models import Handoff
+from coordination.models import Handoff, Membership, Principal
 from titen.api.doors import transact
 from titen.errors import Refused
 
@@ -175,3 +175,35 @@ def test_nobody_is_handed_a_task_while_being_disabled(stage: Stage, first: str) 
             late.outcome()
         assert scene.shown["standing"]["holder"] == "holder"
         assert Handoff.objects.get(pk=uuid_of(made["handoff_id"])).status == "expired"
+
+
+@pytest.mark.parametrize("way", ["accept", "take over"])
+@pytest.mark.parametrize("first", ["takes", "leaves"])
+def test_nobody_takes_a_task_while_losing_their_membership(stage: Stage, first: str, way: str) -> None:
+    scene = Scene(stage).create().hold()
+    human = stage.company.human("operator")
+    caller = human.caller
+    run = {"run_id": scene.claim["run"]["id"], "epoch": scene.claim["lease"]["epoch"]}
+    made = stage.holder.post("/handoffs", {"to_principal": human.user.email, **run})
+
+    def takes() -> Any:
+        if way == "accept":
+            return accepting.accept(caller, uuid_of(made["handoff_id"]))
+        me = Principal.objects.get(pk=caller.principal_id)
+        return takeovers.take_over(caller, scene.task, to=me, reason="Mine.", epoch=run["epoch"])
+
+    def leaves() -> Any:
+        membership = Membership.objects.get(user=human.user, organization=human.organization)
+        return identity.end_membership(membership)
+
+    with transaction.atomic():
+        (takes if first == "takes" else leaves)()
+        late = Work(lambda: transact(leaves if first == "takes" else takes))
+        wait_until_blocked()
+    if first == "takes":
+        late.outcome()
+        assert (scene.shown["status"], scene.shown["standing"]) == ("todo", None)
+    else:
+        with pytest.raises(Refused, match="NOT_FOUND"):
+            late.outcome()
+        assert scene.shown["standing"]["holder"] == "holder"

@@ -182,7 +182,8 @@ def test_resources_of_two_organizations_are_two_though_they_have_one_name() -> N
 
 
 def test_a_look_names_the_wishes_for_leases_apart() -> None:
-    looking = Line(ANY, RED, RED, EndWish(uuid4())).waiting.begin_look()
+    line = Line(ANY, RED, RED, EndWish(uuid4()))
+    looking = line.waiting.begin_look()
     assert looking.leases == [RED]
     assert list(looking.claims) == [ANY]
     assert len(looking.ends) == 1

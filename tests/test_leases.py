@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from coordination import identity
@@ -160,6 +161,19 @@ def test_operators_list_what_their_organizations_lease(
     assert listed(company.human("viewer")) == set()
     with Session(operator, company.url) as session:
         assert session.client.get(f"/v1/leases/{held['lease_id']}").json()["data"]["holder"] == "ada"
+        assert session.client.head("/v1/leases").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/leases"), ("POST", "/v1/leases/{id}/revoke"), ("GET", "/v1/leases/{id}")],
+)
+def test_who_has_neither_key_nor_session_is_asked_for_a_key(
+    company: Company, held: Any, method: str, path: str
+) -> None:
+    answer = httpx.request(method, company.url + path.format(id=held["lease_id"]))
+    assert answer.status_code == 401
+    assert "Authorization: Bearer" in answer.json()["error"]["message"]
 
 
 def test_the_list_is_filtered(agent: Agent, other: Agent, held: Any) -> None:

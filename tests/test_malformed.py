@@ -44,6 +44,7 @@ def scene(web: Server) -> Iterator[Scene]:
     approval = agent.post("/approvals", {**held, "question": "Go?", "options": ["Yes", "No"]})
     spare, _ = identity.issue_key(agent.principal, scopes=["tasks:read"])
     kept = agent.post("/checkpoints", {"subject_id": "fuzzed", "state": {"step": 1}})
+    lease = agent.post("/leases", {"resource_type": "deploy", "resource_id": "fuzzed"})
     pinned = [{"type": "checkpoint", "id": kept["checkpoint_id"]}]
     pack = agent.post("/contexts", {"note": "Read this.", "items": pinned})
     sender = company.agent("sender")
@@ -62,6 +63,7 @@ def scene(web: Server) -> Iterator[Scene]:
         "context_id": pack["context_id"],
         "handoff_id": handoff["handoff_id"],
         "message_id": message["message_id"],
+        "lease_id": lease["lease_id"],
     }
     yield Scene(agent, ids, human)
     agent.close()

@@ -31,6 +31,12 @@ IF_MATCH = OpenApiParameter(
     OpenApiParameter.HEADER,
     description='The same as `expected_version`, as an ETag gives it: `"3"`.',
 )
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    {"type": "string", "enum": ["*"]},
+    OpenApiParameter.HEADER,
+    description="`*` is the same as `expected_version` 0.",
+)
 ETAG = "The answer's `ETag` is the version, in quotes."
 
 
@@ -95,7 +101,7 @@ class CheckpointList(ApiView):
         operation_id="write_checkpoint",
         request=CheckpointBody,
         responses={**ok("Checkpoint", 201), **ok("Checkpoint")},
-        parameters=[IF_MATCH],
+        parameters=[IF_MATCH, IF_NONE_MATCH],
         description="Write the next version of the caller's checkpoint about a subject: 201 for the first one,"
         " else 200. An equal state makes a new version too. With `expected_version` (0: there must be none yet)"
         f" it is written only on top of that version. {ETAG}",
@@ -167,10 +173,12 @@ def _entry(version: CheckpointVersion) -> dict[str, Any]:
 
 
 def _expected(request: Request) -> int | None:
-    """The version in `If-Match`, if the header is there."""
-    given = request.META.get("HTTP_IF_MATCH")
+    """The version in `If-Match`, if the header is there; 0 for `If-None-Match: *`."""
+    given, none = request.META.get("HTTP_IF_MATCH"), request.META.get("HTTP_IF_NONE_MATCH")
+    if none is not None and (none != "*" or given is not None):
+        raise invalid("If-None-Match", "must be * and stand alone: there must be no checkpoint yet.")
     if given is None:
-        return None
+        return None if none is None else 0
     found = VERSION.fullmatch(given)
     if found is None or int(found[1]) > INT_MAX:
         raise invalid("If-Match", 'must be one version in quotes, such as "3".')

@@ -86,7 +86,7 @@ class HolderOrOperatorView(ApiView):
     for_humans: ClassVar[tuple[str, ...]] = ()
 
     def get_authenticators(self) -> list[Any]:
-        """A request with a key is judged by the key; one without comes from a browser, where that may."""
+        """A browser's session where that may come; else a key, and who has neither learns of keys."""
         request: Any = self.request
         if request is None:
             return []  # the API's description is being made; it asks again, with a request
@@ -94,7 +94,9 @@ class HolderOrOperatorView(ApiView):
             return [KeyAuthentication()]
         if getattr(self, "swagger_fake_view", False):
             return [KeyAuthentication(), HumanAuthentication()]
-        return [KeyAuthentication() if request.META.get("HTTP_AUTHORIZATION") else HumanAuthentication()]
+        browser = settings.SESSION_COOKIE_NAME in request.COOKIES
+        by_key = "HTTP_AUTHORIZATION" in request.META or not browser
+        return [KeyAuthentication() if by_key else HumanAuthentication()]
 
     def judge(self, request: Request, organization_id: UUID) -> Caller:
         """The caller in the object's organization: a key with `leases:admin`, or an operator there."""
@@ -123,7 +125,7 @@ class LeaseList(HolderOrOperatorView):
     """Acquire a lease; list leases."""
 
     scopes = {"GET": "leases:read", "POST": "leases:write"}
-    for_humans = ("GET",)
+    for_humans = ("GET", "HEAD")
 
     @extend_schema(
         operation_id="list_leases", responses=ok("HeldLeasePage"), parameters=list_parameters(LeaseFilter)
@@ -190,7 +192,7 @@ class LeaseDetail(HolderOrOperatorView):
     """One lease: look at it, renew it, release it."""
 
     scopes = {"GET": "leases:read", "PATCH": "leases:write", "DELETE": "leases:write"}
-    for_humans = ("GET",)
+    for_humans = ("GET", "HEAD")
 
     @extend_schema(operation_id="get_lease", responses=ok("HeldLeaseDetail"))
     def get(self, request: Request, lease_id: str) -> Response:

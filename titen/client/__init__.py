@@ -28,6 +28,7 @@ from .errors import (
     DigestMismatch,
     EffectsUnreconciled,
     Forbidden,
+    HandedOff,
     IdempotencyMismatch,
     InFlight,
     Internal,
@@ -57,8 +58,24 @@ from .errors import (
     VersionMismatch,
 )
 from .lease_clock import LeaseState
+from .leases import HeldLease, HeldLeases
 from .run import Run
-from .shapes import Answer, Approval, Comment, Decision, Heartbeat, Lease, Principal, Task
+from .shapes import (
+    Answer,
+    Approval,
+    Checkpoint,
+    CheckpointVersion,
+    Comment,
+    ContextItem,
+    ContextPack,
+    Decision,
+    Handoff,
+    Heartbeat,
+    Lease,
+    Message,
+    Principal,
+    Task,
+)
 
 __all__ = [
     "AlreadyCompleted",
@@ -70,14 +87,22 @@ __all__ = [
     "ApprovalPending",
     "ApprovalRequired",
     "ApprovalVoid",
+    "Checkpoint",
+    "CheckpointVersion",
     "Comment",
     "Conflict",
+    "ContextItem",
+    "ContextPack",
     "CursorTooOld",
     "Decision",
     "DigestMismatch",
     "EffectsUnreconciled",
     "Forbidden",
+    "HandedOff",
+    "Handoff",
     "Heartbeat",
+    "HeldLease",
+    "HeldLeases",
     "IdempotencyMismatch",
     "InFlight",
     "Internal",
@@ -87,6 +112,7 @@ __all__ = [
     "LeaseLost",
     "LeaseState",
     "LeaseSuperseded",
+    "Message",
     "MethodNotAllowed",
     "NotClaimable",
     "NotFound",

@@ -1,20 +1,25 @@
 """The way in: a server, a key, and what an agent asks of it."""
 
 import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
+from .checkpoints import CheckpointCalls
+from .handoffs import HandoffCalls
 from .hold import take
-from .lease_clock import now
+from .leases import HeldLease, HeldLeases, Resource, acquire
+from .messages import MessageCalls
 from .run import Run
-from .shapes import Claim, Comment, Principal, Task
-from .transport import Transport, given, new_key
-from .waiting import LONGEST_WAIT, PAUSE
+from .shapes import Claim, Comment, Principal, Task, Verification
+from .transport import given, new_key
+from .waiting import LONGEST_WAIT, rounds
 from .worker import work
 
+INBOX_PAUSE = 3
+"""Seconds that a worker claims for before it looks at its inbox again."""
 
-class Titen:
+
+class Titen(HandoffCalls, CheckpointCalls, MessageCalls):
     """A connection to one Titen server under one API key. Safe for threads; close it when done.
 
     base_url: where the server is, without `/v1`: `http://127.0.0.1:8000`.
@@ -25,29 +30,6 @@ class Titen:
 
     All calls raise `TitenError` or one of its classes.
     """
-
-    def __init__(self, base_url: str, key: str, *, timeout: float = 10.0, retry_for: float = 30.0) -> None:
-        self.base_url = base_url
-        self._transport = Transport(base_url, key, timeout=timeout, retry_for=retry_for)
-        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()
-        self._runs_lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"<Titen {self.base_url}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop all heartbeats and close the connections. Leases that are still held run out."""
-        with self._runs_lock:
-            runs = list(self._runs)
-        self._transport.close()
-        for run in runs:
-            run.stop()
 
     def claim(
         self,
@@ -67,22 +49,14 @@ class Titen:
         the answer took so long that the lease was gone again.
         """
         body = given(capabilities=_listed(capabilities), task_id=task_id, ttl_seconds=ttl_seconds)
-        until = now() + wait
         key = new_key()
-        while True:
-            sent_at = now()
-            round_wait = min(LONGEST_WAIT, max(0, round(until - sent_at)))
-            claim: Claim | None = self._transport.call(
-                "POST", "/v1/tasks/claim", body, key=key, wait=round_wait
-            )
+        for sent_at, seconds in rounds(self._transport, wait):
+            claim: Claim | None = self._transport.call("POST", "/v1/tasks/claim", body, key=key, wait=seconds)
             if claim is not None:
                 return Run(
                     self._transport, claim, take(self._transport, claim, sent_at), opened=self._remember
                 )
-            if round(until - now()) < 1:
-                return None
-            # A front end may not pass the wait on: then this is a poll.
-            self._transport.closed.wait(max(0.0, PAUSE - (now() - sent_at)))
+        return None
 
     def work(
         self,
@@ -93,6 +67,7 @@ class Titen:
         wait: int = LONGEST_WAIT,
         stop: threading.Event | None = None,
         until_empty: bool = False,
+        handoffs: bool = False,
     ) -> int:
         """Claim and handle tasks one by one until `stop` is set; returns how many were handled.
 
@@ -103,14 +78,63 @@ class Titen:
 
         wait: seconds that one claim waits for work, at most how long `stop` may take.
         until_empty: return when a claim finds nothing.
+        handoffs: accept tasks that are offered to this agent, too, and before it claims others: the inbox
+            is looked at after each task, and every few seconds. An offer need not be of `capabilities`;
+            what this agent can't have stays offered.
         """
         names = _listed(capabilities)
+        if handoffs:
+            wait = min(wait, INBOX_PAUSE)
+
+        def claim() -> Run | None:
+            offered = self.accept_next(ttl_seconds=ttl_seconds) if handoffs else None
+            return offered or self.claim(names, ttl_seconds=ttl_seconds, wait=0 if until_empty else wait)
+
         return work(
-            lambda: self.claim(names, ttl_seconds=ttl_seconds, wait=0 if until_empty else wait),
-            given(capabilities=names, ttl_seconds=ttl_seconds),
+            claim,
+            # A claim that came with the end of a run would be done before what is offered.
+            None if handoffs else given(capabilities=names, ttl_seconds=ttl_seconds),
             handler,
             stop=stop or threading.Event(),
             until_empty=until_empty,
+        )
+
+    def lease(
+        self,
+        resource_type: str,
+        resource_id: str,
+        *,
+        ttl_seconds: int | None = None,
+        purpose: str = "",
+        wait: int = 0,
+    ) -> HeldLease:
+        """Lease a resource, for a `with` block that renews it and gives it back.
+
+        ttl_seconds: the organization's if not given. purpose: shown to its admins, not to whom it is in
+        the way. wait: seconds to wait while another principal holds it, any number.
+
+        Raises `Conflict` when it is not to be had in that time; `details["expires_at"]` says until when
+        it is leased. Acquiring again what this agent holds ends its earlier lease, also another process's.
+        """
+        body = given(
+            resource_type=resource_type, resource_id=resource_id, ttl_seconds=ttl_seconds, purpose=purpose
+        )
+        (held,) = acquire(self._transport, "/v1/leases", body, wait=wait, opened=self._remember)
+        return held
+
+    def lease_all(
+        self,
+        resources: Sequence[Resource],
+        *,
+        ttl_seconds: int | None = None,
+        purpose: str = "",
+        wait: int = 0,
+    ) -> HeldLeases:
+        """Lease several resources, each a (type, id), or none of them: see `lease`."""
+        named = [{"resource_type": kind, "resource_id": name} for kind, name in resources]
+        body = given(resources=named, ttl_seconds=ttl_seconds, purpose=purpose)
+        return HeldLeases(
+            acquire(self._transport, "/v1/leases/batch", body, wait=wait, opened=self._remember)
         )
 
     def create_task(self, title: str, **fields: Any) -> Task:
@@ -134,17 +158,12 @@ class Titen:
         """A page of the organization's log after a cursor, as the server gives it."""
         return self.get("/v1/events", after=after, kind=kind)
 
-    def get(self, path: str, *, wait: int = 0, **params: Any) -> Any:
-        """Any other read: `data` of the answer to `GET path`."""
-        return self._transport.call("GET", path, params=params, wait=wait)
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None, *, key: str | None = None) -> Any:
-        """Any other write: `data` of the answer to `POST path`, repeated under one `Idempotency-Key`."""
-        return self._transport.call("POST", path, body, key=key)
-
-    def _remember(self, run: Run) -> None:
-        with self._runs_lock:
-            self._runs.add(run)
+    def verify(self, resource_type: str, resource_id: str, epoch: int) -> Verification:
+        """Whether the lease of this epoch is live now: what a recipient of effects asks, with a key that
+        has the scope `fencing:verify`. A task is the resource `task` with its id. See `titen.client.fencing`
+        for a check without a request."""
+        body = {"resource_type": resource_type, "resource_id": resource_id, "epoch": epoch}
+        return cast(Verification, self.post("/v1/fencing/verify", body))
 
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:

@@ -7,7 +7,7 @@ A code that this version does not know is raised as `TitenError` itself.
 from collections.abc import Mapping
 from typing import Any
 
-_BY_CODE: dict[str, type["TitenError"]] = {}
+_CLASSES: dict[tuple[str, str | None], type["TitenError"]] = {}
 
 
 class TitenError(Exception):
@@ -25,6 +25,8 @@ class TitenError(Exception):
     code: str = "UNKNOWN"
     retryable: bool = False
     """The same request may succeed later, unchanged. True for every 5xx and 429."""
+    reason: str | None = None
+    """`details["reason"]` of a class for only this reason of its code."""
 
     def __init__(
         self,
@@ -46,15 +48,16 @@ class TitenError(Exception):
         self.retryable = type(self).retryable or status == 429 or (status or 0) >= 500
 
     def __init_subclass__(cls) -> None:
-        _BY_CODE.setdefault(cls.code, cls)
+        _CLASSES[cls.code, cls.reason] = cls
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
 
-def for_code(code: str) -> type[TitenError]:
-    """The class for a code of the server; `TitenError` for one that is unknown here."""
-    return _BY_CODE.get(code, TitenError)
+def for_code(code: str, reason: object = None) -> type[TitenError]:
+    """The class for a code of the server, and for its reason; `TitenError` for a code that is unknown here."""
+    special = _CLASSES.get((code, reason)) if isinstance(reason, str) else None
+    return special or _CLASSES.get((code, None), TitenError)
 
 
 class Unreachable(TitenError):
@@ -152,6 +155,7 @@ class Conflict(TitenError):
 class InFlight(Conflict):
     """409: an earlier request with the same `Idempotency-Key` is still being worked on."""
 
+    reason = "in_flight"
     retryable = True
 
 
@@ -185,6 +189,12 @@ class LeaseSuperseded(LeaseLost):
     """409: taken over, revoked or handed off; `details` has the reason."""
 
     code = "LEASE_SUPERSEDED"
+
+
+class HandedOff(LeaseSuperseded):
+    """409: somebody accepted the task that this run had offered. The run has ended well; stop the work."""
+
+    reason = "handed_off"
 
 
 class NotHolder(LeaseLost):

@@ -95,8 +95,8 @@ class LeaseClock:
         refusal = self.refusal
         if refusal is None:
             return LeaseLost(
-                f"No heartbeat of this run was acknowledged for {self.age_seconds:.1f} s and its lease lasts "
-                f"{self.ttl_seconds:g} s. Nothing more is sent. Stop the work and claim again.",
+                f"No renewal was acknowledged for {self.age_seconds:.1f} s of a lease of {self.ttl_seconds:g} s. "
+                "Nothing more is sent. Stop the work and begin anew.",
             )
         kind = type(refusal) if isinstance(refusal, LeaseLost) else LeaseLost
         error = kind(

@@ -1,43 +1,38 @@
 """A run: one attempt at a task, as a context manager."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from functools import partial
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from .errors import RunEnded, TitenError
-from .hold import Hold, log, take
+from .errors import HandedOff, RunEnded, TitenError
+from .hold import Hold, take
+from .keeping import log
 from .lease_clock import LeaseState, now
-from .shapes import Answer, Claim, Comment, Decision, Heartbeat, Lease, Task
+from .shapes import Claim, Heartbeat, Lease
+from .speaking import Speaking
 from .text import error_text, storable
-from .transport import Transport, given, new_key
-from .waiting import Asking
-
-INTERRUPTED_BUDGET = 2.0
-"""Seconds to try to give a task back after Ctrl-C."""
+from .transport import INTERRUPTED_BUDGET, Transport, given, new_key
 
 OUTCOMES = {"complete": "completed", "fail": "failed", "release": "released"}
 
 
-class Run:
+class Run(Speaking):
     """A claimed task. Enter it: it heartbeats from its own thread at a third of its lease.
 
     Nothing completes by itself: call `complete`. Leaving the block without it releases the task; an
     exception fails the run with its text (KeyboardInterrupt and SystemExit release it); once the
-    lease is lost nothing is sent, and leaving the block raises `LeaseLost`.
+    lease is lost nothing is sent, and leaving the block raises `LeaseLost`. A task that was handed off
+    is a good end: calls raise `HandedOff`, leaving the block raises nothing.
 
     What is allowed: while held, everything; in jeopardy `heartbeat`, `progress`, `comment`, `ask`,
-    `ask_question`, `fail`, `release`, but neither `complete` nor what `guard` protects; when lost,
-    nothing. The rest raises `LeaseInJeopardy` or `LeaseLost` before anything is sent.
+    `ask_question`, `checkpoint`, `fail`, `release`, but neither `complete`, `hand_off` nor what `guard`
+    protects; when lost, nothing. The rest raises `LeaseInJeopardy` or `LeaseLost` before anything is sent.
     """
 
-    task: Task
     context: dict[str, Any]
     """What earlier attempts, comments and decisions left, as claimed."""
-    outcome: str | None
-    """`completed`, `failed` or `released` by this object; None until then."""
     next_run: "Run | None"
     """The run that came with the answer to the end of this one, if `claim_next` found work."""
 
@@ -46,7 +41,6 @@ class Run:
     ) -> None:
         self.task = claim["task"]
         self.context = claim.get("context") or {}
-        self.outcome = None
         self.next_run = None
         self.claim_with_end: Callable[[], Mapping[str, Any] | None] = lambda: None
         """Fields of the claim that goes with the end of this run unless `claim_next` says otherwise;
@@ -55,6 +49,7 @@ class Run:
         self._hold = hold
         self._opened = opened
         self._entered = False
+        self._outcome: str | None = None
         self._one_end = threading.Lock()
         self._last_end: tuple[str, dict[str, Any], str, float] | None = None
 
@@ -71,13 +66,18 @@ class Run:
         return self._hold.epoch
 
     @property
+    def outcome(self) -> str | None:
+        """`completed`, `failed` or `released` by this object, or `handed_off`; None until then."""
+        return self._outcome or ("handed_off" if self._hold.handed_off else None)
+
+    @property
     def lease(self) -> Lease:
         """As the server last told it."""
         return self._hold.lease
 
     @property
     def state(self) -> LeaseState:
-        """held, jeopardy or lost by the local clock; ended once it was completed, failed or released."""
+        """held, jeopardy or lost by the local clock; ended once there is an outcome."""
         return LeaseState.ENDED if self.outcome else self._hold.clock.state
 
     @property
@@ -99,6 +99,12 @@ class Run:
         self._require(certain=False)
         return self._hold.beat(ttl_seconds)
 
+    def sequencer(self) -> str:
+        """A signed statement of this lease, to send along with effects (`titen.client.fencing`). It is good
+        until the lease that one heartbeat, made now, renews runs out."""
+        self._require(certain=False)
+        return self._hold.beat(signed=True)["lease"]["sequencer"]
+
     def progress(self, percent: int | None = None, status: str | None = None) -> None:
         """Report how far it is: 0..100 and one line (cut at 200 characters). Never waits for the server.
 
@@ -107,44 +113,6 @@ class Run:
         """
         self._require(certain=False)
         self._hold.note(percent, status)
-
-    def comment(self, body: str) -> Comment:
-        """Say something on the task's page. Blocks nothing."""
-        return cast(Comment, self._write(f"/v1/tasks/{self.task['id']}/comments", {"body": body}))
-
-    def ask(
-        self,
-        question: str,
-        options: Sequence[str],
-        *,
-        expires_in_seconds: int | None = None,
-        expires_at: datetime | None = None,
-        context: str | None = None,
-    ) -> Decision:
-        """Ask humans for a decision and wait for it, heartbeating, through restarts of the server.
-        `context` is text beside the question.
-
-        If the lease ran out meanwhile (the run is `parked`), the task is claimed again by its id and
-        this object goes on under a new `id` and `epoch`. Look at `.status` first: `expired` is not a
-        denial. Raises `LeaseLost` when the task went to somebody else or was cancelled.
-        """
-        if expires_at is not None and expires_at.utcoffset() is None:
-            raise ValueError("expires_at needs a time zone")
-        asking = self._asking()
-        body = given(
-            question=question,
-            options=list(options),
-            expires_in_seconds=expires_in_seconds,
-            expires_at=expires_at.isoformat() if expires_at else None,
-            context=context,
-        )
-        return asking.decision(self._write("/v1/approvals", body))
-
-    def ask_question(self, text: str) -> Answer:
-        """Ask a question that blocks the task, and wait for its answer as `ask` does."""
-        asking = self._asking()
-        body = {"body": text, "blocking": True}
-        return asking.answer(self._write(f"/v1/tasks/{self.task['id']}/comments", body))
 
     def complete(
         self,
@@ -198,7 +166,8 @@ class Run:
 
     def _leave(self, error: BaseException | None) -> None:
         if error is None:
-            self.release("The agent left without completing.")
+            with contextlib.suppress(HandedOff):
+                self.release("The agent left without completing.")
             return
         try:
             if isinstance(error, Exception):
@@ -210,25 +179,9 @@ class Run:
             error.add_note(f"titen: the server may not know that {self.id} ended ({failure})")
 
     def _require(self, *, certain: bool) -> None:
-        if self.outcome:
-            raise RunEnded(f"This run was {self.outcome} already. Nothing more is sent.")
+        if self._outcome:
+            raise RunEnded(f"This run was {self._outcome} already. Nothing more is sent.")
         self._hold.require(certain=certain)
-
-    def _write(self, path: str, body: Mapping[str, Any]) -> Any:
-        """A write in the name of this run that jeopardy allows."""
-        hold = self._hold
-        body = {"run_id": hold.run_id, "epoch": hold.epoch, **body}
-        with hold.refusing():
-            before = partial(self._require, certain=False)
-            return self._transport.call("POST", path, body, before=before, budget=self._budget())
-
-    def _budget(self) -> float:
-        return min(self._transport.retry_for, self._hold.clock.ttl_seconds)
-
-    def _asking(self) -> Asking:
-        if not self._entered:
-            raise RuntimeError("Enter the run before asking: only its block heartbeats while it waits.")
-        return Asking(self._transport, self.task["id"], lambda: self._hold, self._resume)
 
     def _resume(self, claim: Claim, sent_at: float) -> None:
         """Go on under a new claim of the same task."""
@@ -268,7 +221,7 @@ class Run:
                     # Jeopardy does not stop a repetition: the first attempt may have done it already.
                     before=lambda: hold.require(certain=certain and next(attempts) == 0),
                 )
-                self.outcome = OUTCOMES[action]
+                self._outcome = OUTCOMES[action]
                 hold.stop()
         self.next_run = self._next(answer.get("next"), sent_at)
         return self.next_run

@@ -9,11 +9,13 @@ from typing import Any
 
 import httpx
 
-from .errors import Conflict, InFlight, TitenError, UnexpectedAnswer, Unreachable, for_code
+from .errors import TitenError, UnexpectedAnswer, Unreachable, for_code
 from .lease_clock import now
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+INTERRUPTED_BUDGET = 2.0
+"""Seconds to try to give a task or a lease back after Ctrl-C."""
 
 
 class Pauses:
@@ -161,8 +163,7 @@ def _opened(response: httpx.Response) -> Any:
     details = error.get("details")
     details = details if isinstance(details, dict) else {}
     meta = envelope.get("meta")
-    in_flight = error["code"] == Conflict.code and details.get("reason") == "in_flight"
-    raise (InFlight if in_flight else for_code(error["code"]))(
+    raise for_code(error["code"], details.get("reason"))(
         str(error.get("message", "")),
         code=error["code"],
         details=details,

@@ -1,7 +1,7 @@
-"""Waiting for humans, longer than a lease if need be."""
+"""Waiting for work, for a busy resource, and for humans: longer than a request and a lease if need be."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import LeaseExpired, LeaseLost, NotClaimable, TitenError
@@ -15,6 +15,18 @@ LONGEST_WAIT = 25
 
 PAUSE = 0.5
 """Least seconds between two looks."""
+
+
+def rounds(transport: Transport, wait: int) -> Iterator[tuple[float, int]]:
+    """The requests of one wait of `wait` seconds: a moment before each, and the seconds it asks the server for."""
+    until = now() + wait
+    while True:
+        sent_at = now()
+        yield sent_at, min(LONGEST_WAIT, max(0, round(until - sent_at)))
+        if round(until - now()) < 1:
+            return
+        # A front end may not pass the wait on: then this is a poll.
+        transport.closed.wait(max(0.0, PAUSE - (now() - sent_at)))
 
 
 class Asking:

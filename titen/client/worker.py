@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import LeaseInJeopardy, LeaseLost, TitenError
-from .hold import log
+from .errors import HandedOff, LeaseInJeopardy, LeaseLost, TitenError
+from .keeping import log
 from .lease_clock import LeaseState, now
 from .run import Run
 
@@ -15,13 +15,13 @@ PAUSE = 1.0
 
 def work(
     claim: Callable[[], Run | None],
-    fields: Mapping[str, Any],
+    fields: Mapping[str, Any] | None,
     handler: Callable[[Run], object],
     *,
     stop: threading.Event,
     until_empty: bool,
 ) -> int:
-    """See `Titen.work`. `claim` claims once; `fields` go with a claim in the end of a run."""
+    """See `Titen.work`. `claim` claims once; `fields` go with a claim in the end of a run, None: no claim does."""
     handled = 0
     current: Run | None = None
     try:
@@ -80,6 +80,8 @@ def _handle(run: Run, handler: Callable[[Run], object]) -> None:
     try:
         with run:
             handler(run)
+    except HandedOff as error:
+        log.info("%r: %s", run, error)
     except (LeaseLost, LeaseInJeopardy) as error:
         log.warning("%r: %s", run, error)
     except Exception:

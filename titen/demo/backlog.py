@@ -93,10 +93,12 @@ ITEMS: dict[str, Item] = {
         priority=30,
     ),
     "lint-titen": Item(
-        "Lint the package titen",
-        "Syntax, unused imports, bare excepts, mutable defaults.",
+        "Lint the package titen and note what is found",
+        "The linter looks; then it hands the task to the scribe, who writes the notes in the section of the "
+        "package and says so with a lease on it.",
         "python",
-        {"job": "lint", "package": "titen"},
+        {"job": "lint", "package": "titen", "notes_by": "scribe"},
+        priority=55,
     ),
     "lines": Item(
         "Measure the lines of each package",

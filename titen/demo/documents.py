@@ -1,6 +1,7 @@
 """Work on documents: the API's description, a changelog, a report."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,6 +63,24 @@ def changelog(checkout: Path, target: Path, report: Report) -> Outcome:
         f"{counted(commits, 'commit')} on {counted(len(days), 'day')}.",
         {"commits": commits, "days": len(days)},
         [{"file": target.name}],
+    )
+
+
+def note(document: Path, section: str, lines: Sequence[str], report: Report) -> Outcome:
+    """Write one section of a document anew; the others stay as they are."""
+    text = document.read_text() if document.exists() else f"# {document.stem}\n\n"
+    head, *rest = re.split(r"^## ", text, flags=re.MULTILINE)
+    sections = {part.partition("\n")[0]: part for part in rest}
+    points = "".join(f"- {line}\n" for line in each(lines, report))
+    report(100, f"saving the section {section}")
+    sections[section] = f"{section}\n\n{points}\n"
+    draft = document.with_suffix(".new")
+    draft.write_text(head + "".join(f"## {part}" for part in sections.values()))
+    draft.replace(document)
+    return Outcome(
+        f"{counted(len(lines), 'note')} in the section {section} of {document.name}.",
+        {"section": section, "notes": len(lines)},
+        [{"file": document.name}],
     )
 
 

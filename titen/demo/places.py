@@ -30,6 +30,11 @@ class Places:
         return self.var / "demo"
 
     @property
+    def notes(self) -> Path:
+        """What the scribe writes down for others, section by section."""
+        return self.results / "quality-notes.md"
+
+    @property
     def scratch(self) -> Path:
         """What the janitor may remove, if a human lets it."""
         return self.var / "demo-scratch"

@@ -4,7 +4,6 @@ Everything is made once. A second call finds it and makes only what is missing.
 """
 
 import secrets
-from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -19,27 +18,12 @@ from . import backlog
 from .credentials import Credentials
 from .deployment import prepare_service
 from .places import Places
+from .team import AGENTS, Agent
 
 SLUG = "demo"
 LABEL = "made by make demo"
 ADMIN = "admin@demo.example"
 PEOPLE = {ADMIN: Role.ADMIN, "approver@demo.example": Role.APPROVER}
-
-
-@dataclass(frozen=True)
-class Agent:
-    """What an agent can do, and what its key lets it."""
-
-    capabilities: tuple[str, ...]
-    scopes: str
-
-
-AGENTS = {
-    "linter": Agent(("python", "housekeeping"), "tasks:claim tasks:read tasks:write"),
-    "archivist": Agent(("static",), "tasks:claim comments:write"),
-    "scribe": Agent(("docs",), "tasks:claim tasks:read comments:write"),
-    "janitor": Agent(("ops",), "tasks:claim tasks:read approvals:request approvals:read"),
-}
 
 
 def seed(places: Places) -> Credentials:
@@ -80,7 +64,9 @@ def _key(organization: Organization, name: str, agent: Agent, secret: str | None
     """A working key of the agent: the one that is known, or a new one in place of the old."""
     principal = Principal.objects.filter(
         organization=organization, name=name
-    ).first() or identity.make_principal(organization, name, capabilities=agent.capabilities)
+    ).first() or identity.make_principal(
+        organization, name, capabilities=agent.capabilities + agent.takes_over
+    )
     scopes = sorted(agent.scopes.split())
     digest = identity.digest_of(secret) if secret else None
     valid = ApiKey.objects.filter(principal=principal, label=LABEL, revoked_at=None)

@@ -13,6 +13,7 @@ from functools import partial
 from titen.client import Run, Titen
 from titen.demo.credentials import Credentials
 from titen.demo.places import Places
+from titen.demo.team import AGENTS as TEAM
 
 from . import archivist, janitor, linter, scribe
 
@@ -31,7 +32,11 @@ def main(name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     key = Credentials.read(Places.here().credentials).keys[name]
     with Titen(os.environ["TITEN_URL"], key) as titen:
-        titen.work(partial(_handle, AGENTS[name], titen))
+        titen.work(
+            partial(_handle, AGENTS[name], titen),
+            capabilities=TEAM[name].capabilities,
+            handoffs=bool(TEAM[name].takes_over),
+        )
 
 
 def _handle(handle: Callable[[Titen, Run], None], titen: Titen, run: Run) -> None:

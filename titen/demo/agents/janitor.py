@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from titen.client import Run, Titen
+from titen.client import HeldLease, Run, Titen
 from titen.demo import deployment
 from titen.demo.places import Places
 from titen.demo.work import Report
 
 from .asking import decision_on
+from .mail import answer_messages
 from .pace import paced
 
 
@@ -16,7 +17,7 @@ def handle(titen: Titen, run: Run) -> None:
     places = Places.here()
     match run.task["payload"]:
         case {"job": "switch build", "service": str(service), "build": int(build)}:
-            _switch_build(run, places.service(service), build)
+            _switch_build(titen, run, places.service(service), build)
         case {"job": "remove scratch"}:
             _remove(run, places.scratch)
         case {"job": "confirm scratch"}:
@@ -26,11 +27,22 @@ def handle(titen: Titen, run: Run) -> None:
             run.fail(f"The janitor knows no such job: {unknown}", retryable=False)
 
 
-def _switch_build(run: Run, service: Path, build: int) -> None:
+def _switch_build(titen: Titen, run: Run, service: Path, build: int) -> None:
+    """Switch while nobody else deploys the service: from the question on it stays as the question says."""
     current = deployment.current_build(service)
     if current == build:
-        run.complete(f"{service.name} runs build {build} already.", result={"from": build, "to": build})
+        # An earlier attempt may have switched and not come to say so.
+        kept = run.context.get("checkpoint") or {"state": {"from": current}}
+        result = {"from": kept["state"]["from"], "to": build}
+        run.complete(f"{service.name} runs build {build} already.", result=result)
         return
+    with titen.lease("deploy", service.name, ttl_seconds=60, purpose=run.task["title"], wait=60) as lease:
+        run.checkpoint({"service": service.name, "from": current, "to": build})
+        _ask_and_switch(run, lease, service, current, build)
+    answer_messages(titen, ("deploy", service.name), f"I am done: {service.name} is free.")
+
+
+def _ask_and_switch(run: Run, lease: HeldLease, service: Path, current: int, build: int) -> None:
     run.progress(30, "waiting for a decision")
     verb = "back" if build < current else "forward"
     yes, no = f"Switch to build {build}", f"Stay on build {current}"
@@ -39,7 +51,8 @@ def _switch_build(run: Run, service: Path, build: int) -> None:
         run, question, [yes, no], context=f"Build {current} runs now. {run.task['description']}"
     )
     if _approved(run, chosen, yes):
-        outcome = deployment.switch_build(service, build, _guarded(run))
+        lease.renew()  # while a human thought, another may have revoked it
+        outcome = deployment.switch_build(service, build, _guarded(run, lease))
         run.complete(outcome.summary, result=outcome.result)
 
 
@@ -64,12 +77,14 @@ def _approved(run: Run, chosen: str | None, yes: str) -> bool:
     return chosen == yes
 
 
-def _guarded(run: Run) -> Report:
+def _guarded(run: Run, *leases: HeldLease) -> Report:
     """Progress that stops right before an act once there is no standing for it."""
     tell = paced(run)
 
     def report(percent: int, status: str) -> None:
         tell(percent, status)
         run.guard()
+        for lease in leases:
+            lease.guard()
 
     return report
