@@ -6,7 +6,7 @@ leases belong to runs.
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 from titen.errors import Refused, invalid, not_found
@@ -150,16 +150,16 @@ def _mine(statement: str, caller: Caller, lease_id: UUID, **more: Any) -> Row:
     over = fetch(sql.OVER, params)
     if over is None:
         raise not_found()
-    _tell_over(over["reason"])
+    raise _over(over["reason"])
 
 
-def _tell_over(reason: str) -> NoReturn:
+def _over(reason: str) -> Refused:
     after = {
         LeaseEnd.RELEASED: "Nothing is left to do.",
         LeaseEnd.SUPERSEDED: "You acquired the resource again: use the id that this answered.",
     }
     step = after.get(LeaseEnd(reason), "Acquire the resource again; use the id that this answers.")
-    raise Refused("NOT_FOUND", f"This lease is over ({reason}). {step}", details={"reason": reason})
+    return Refused("NOT_FOUND", f"This lease is over ({reason}). {step}", details={"reason": reason})
 
 
 def revoke(caller: Caller, lease_id: UUID, *, reason: str) -> Lease:
