@@ -11,7 +11,7 @@ from coordination import signing
 from coordination.models import Role, SigningKey
 
 from .cast import Agent, Company, Human, founded
-from .invariants import check_invariants
+from .invariants import Watch, broken
 from .keeping import keep
 from .servers import Server, run_web
 from .stack import Stack
@@ -27,11 +27,18 @@ def database(django_db_blocker: Any) -> Iterator[None]:
     connections.close_all()
 
 
+@pytest.fixture(scope="session")
+def watch(database: None) -> Iterator[Watch]:
+    """Looks after the promises; when all tests are over, over the whole database."""
+    yield Watch()
+    assert broken() == {}
+
+
 @pytest.fixture(autouse=True)
-def promises_hold() -> Iterator[None]:
+def promises_hold(watch: Watch) -> Iterator[None]:
     """After each test, whatever it did: INV1 to INV8."""
     yield
-    check_invariants()
+    watch.check()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
-"""What tests keep, and handoffs of it in every state: made as rows, since they are judged by those alone."""
+"""What tests keep, and handoffs of it in every state, made as rows with their events."""
 
 from typing import Any
 
+from coordination import handoffs
 from coordination.models import Handoff
 
 from .cast import Agent
@@ -41,7 +42,7 @@ def hand(to: Agent, by: Agent, *, status: str = "pending", **names: Any) -> Hand
         "SELECT clock_timestamp(), clock_timestamp() + %s * interval '1 s'",
         -1 if status == "run out" else 3600,
     )
-    return Handoff.objects.create(
+    handoff = Handoff.objects.create(
         organization_id=by.principal.organization_id,
         to_principal=to.principal,
         to_address=to.principal.name,
@@ -50,6 +51,10 @@ def hand(to: Agent, by: Agent, *, status: str = "pending", **names: Any) -> Hand
         expires_at=found[1],
         **columns,
     )
+    handoffs.record("handoff.created", handoff, actor_id=by.principal.pk)
+    if not pending:
+        handoffs.record(f"handoff.{status}", handoff, actor_id=to.principal.pk)
+    return handoff
 
 
 def expire(kept: Any) -> None:

@@ -196,7 +196,7 @@ def test_nobody_else_deploys_while_the_janitor_waits_for_a_decision_and_switches
     ended = desk.beside("janitor", task)
     held = eventually(
         lambda: Lease.objects.filter(
-            resource__resource_type="deploy", resource__resource_id=backlog.SERVICE, ended_at=None
+            organization__slug="demo", resource__resource_id=backlog.SERVICE, ended_at=None
         ).first()
     )
     assert held is not None
@@ -218,7 +218,7 @@ def test_a_revoked_lease_stops_the_janitor_before_it_switches(desk: Desk, places
     task = desk.create(backlog.ITEMS["roll-back"])
     ended = desk.beside("janitor", task)
     eventually(lambda: Approval.objects.filter(task=task, status="pending").exists())
-    held = Lease.objects.get(resource__resource_id=backlog.SERVICE, ended_at=None)
+    held = Lease.objects.get(organization__slug="demo", resource__resource_id=backlog.SERVICE, ended_at=None)
     with transaction.atomic(durable=True):
         leasing.revoke(desk.human, held.pk, reason="Not during the sale.")
     desk.decide(task, "Switch to build 41")
@@ -270,7 +270,7 @@ def test_the_linter_hands_the_noting_over_and_is_told_where_it_stands(desk: Desk
     assert (handed.status, handed.checkpoint_version) == ("accepted", 1)
     written = places.notes.read_text()
     assert written.startswith("# quality-notes\n\n## other\n\n- stays\n\n## titen\n\n- titen: ")
-    lease = Lease.objects.get(resource__resource_id="quality-notes/titen")
+    lease = Lease.objects.get(organization__slug="demo", resource__resource_id="quality-notes/titen")
     assert (lease.principal.name, lease.purpose) == ("scribe", task.title)
     assert lease.end_reason == LeaseEnd.RELEASED
     # It reads its messages when it begins the next task.
