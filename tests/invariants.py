@@ -1,6 +1,7 @@
 """INV1 to INV8 of every case, as queries over the whole database: each must find nothing."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
@@ -133,7 +134,7 @@ class Watch:
     """Checks what happened since it last looked; at the end, everything."""
 
     def __init__(self) -> None:
-        self._looked_at: object = None
+        self._looked_at: datetime | None = None
 
     def check(self) -> None:
         """Fail, naming every promise that does not hold in an organization where something happened."""
