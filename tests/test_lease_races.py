@@ -267,7 +267,7 @@ def test_at_the_edge_there_is_one_holder_and_no_answer_is_undone(company: Compan
         " JOIN coordination_resource r ON r.id = l.resource_id WHERE r.organization_id = %s ORDER BY l.epoch",
         company.organization.pk,
     )
-    assert len(rows) > 5
+    assert len(rows) > 2, "the lease was never passed on"
     for (ident, _, expires_at, ended_at), (_, following, _, _) in pairwise(rows):
         assert following >= ended_at, "two holders at once"
         # Nobody was cut short of the last end that it was told.
