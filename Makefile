@@ -92,7 +92,7 @@ lint: install-dev ## Style, types, import directions, migrations, deployment che
 
 .PHONY: bench proof screenshot
 bench: install-dev ## Cycles per second over HTTP, beside the floor of the same server
-	@exec $(BIN)/python manage.py bench
+	@exec $(WITH_DATABASE) bench
 
 screenshot: install-dev chromium ## The picture in the README
 	@exec $(BIN)/python -m tests.screenshot

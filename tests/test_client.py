@@ -113,7 +113,8 @@ class Background(threading.Thread):
             self.error = error
 
     def result(self) -> Any:
-        self.join(15)
+        # Longer than the server holds one request: what it says of a wish may come at the end of that.
+        self.join(40)
         assert not self.is_alive(), "it is still waiting"
         if self.error is not None:
             raise self.error

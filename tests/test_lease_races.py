@@ -274,13 +274,10 @@ def test_at_the_edge_there_is_one_holder_and_no_answer_is_undone(company: Compan
         assert ended_at == expires_at
         told = expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         assert promised[public_id("lease", ident)] == told
-    # Some were renewed in time and some were not.
-    assert {
-        count > 0
-        for (count,) in sql(
-            "SELECT renewal_count FROM coordination_lease WHERE id = ANY (%s)", [r[0] for r in rows]
-        )
-    } == {True, False}
+    # Each ended by a renewal that came too late; some were renewed in time before that.
+    assert sql(
+        "SELECT id FROM coordination_lease WHERE renewal_count > 0 AND id = ANY (%s)", [r[0] for r in rows]
+    )
 
 
 def test_epochs_rise_over_every_way_a_lease_can_end(agent: Agent, other: Agent) -> None:
