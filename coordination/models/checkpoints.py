@@ -36,7 +36,7 @@ class Checkpoint(models.Model):
             ),
         ]
         indexes = [
-            # A task's context: its newest checkpoint.
+            # Lists by task. The newest of a task's context is found by its runs.
             models.Index(
                 F("task"),
                 F("updated_at").desc(),
