@@ -19,6 +19,8 @@ from .locking import Work, second_connection, together, wait_until_blocked
 from .processes import eventually
 from .sinks import Sink, busy, deliver, deliveries, hang, hook, sink
 
+pytestmark = pytest.mark.usefixtures("nothing_owed")
+
 
 @pytest.fixture(autouse=True)
 def quick(settings: Any) -> None:
