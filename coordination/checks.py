@@ -49,6 +49,10 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
         found.append(Error("TITEN_PUBLIC_URL must be a URL such as https://titen.example.", id="titen.E007"))
     if not 1 <= settings.LEASE_TTL_MINIMUM <= 300:
         found.append(Error("TITEN_LEASE_TTL_MINIMUM must be between 1 and 300 seconds.", id="titen.E005"))
+    if settings.EVENTS_KEPT_MONTHS < 0:
+        found.append(
+            Error("TITEN_EVENTS_KEPT_MONTHS must be 0 (for ever) or a number of months.", id="titen.E008")
+        )
     return found
 
 

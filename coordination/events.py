@@ -1,4 +1,4 @@
-"""The log: writing events, giving them positions, reading them.
+"""The log: writing events, and giving them positions.
 
 Numbers given before a commit lie: who remembers the last one misses what commits later. So an
 event is written without a position, and whoever reads next numbers what has been committed.
@@ -7,6 +7,7 @@ event is written without a position, and whoever reads next numbers what has bee
 import hashlib
 import json
 from collections import Counter
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.db import transaction
 
 from titen.api.ids import public_id
 
+from . import deliveries
 from .database import Row, fetch, fetch_all
 from .statements import logged
 
@@ -77,22 +79,26 @@ SELECT t.seq, t.organization_id, t.event_id, t.event_created_at, e.kind, e.actor
 FROM taken t JOIN coordination_event e ON e.id = t.event_id AND e.created_at = t.event_created_at
 ORDER BY t.seq"""
 
+# Where all positions were given up, the log goes on from its floor.
 _LAST = """
-SELECT o.id AS organization_id, p.position, p.digest
+SELECT o.id AS organization_id, coalesce(p.position, f.position) AS position, coalesce(p.digest, f.digest) AS digest
 FROM unnest(%(organizations)s::uuid[]) o (id)
-CROSS JOIN LATERAL (
+LEFT JOIN LATERAL (
     SELECT position, digest FROM coordination_event_position
-    WHERE organization_id = o.id ORDER BY position DESC LIMIT 1) p"""
+    WHERE organization_id = o.id ORDER BY position DESC LIMIT 1) p ON true
+LEFT JOIN coordination_log_floor f ON f.organization_id = o.id
+WHERE p.position IS NOT NULL OR f.position IS NOT NULL"""
 
 # Kinds whose events also have a place in the log of the document that is their subject.
 OF_DOCUMENTS = ("section.edited",)
 
 _LAST_IN_DOCUMENT = """
-SELECT d.id AS document_id, p.position
-FROM unnest(%(documents)s::uuid[]) d (id)
-CROSS JOIN LATERAL (
+SELECT d.id AS document_id, coalesce(p.position, d.floor) AS position
+FROM coordination_document d
+LEFT JOIN LATERAL (
     SELECT position FROM coordination_document_position
-    WHERE document_id = d.id ORDER BY position DESC LIMIT 1) p"""
+    WHERE document_id = d.id ORDER BY position DESC LIMIT 1) p ON true
+WHERE d.id = ANY (%(documents)s::uuid[])"""
 
 _PLACE_IN_DOCUMENT = """
 INSERT INTO coordination_document_position (document_id, position, event_id, event_created_at)
@@ -123,7 +129,8 @@ def digest(previous: bytes, position: int, event: Row) -> bytes:
             "data",
         )
     }
-    content["created_at"] = event["event_created_at"].isoformat()
+    # In UTC, whatever zone the session that reads has.
+    content["created_at"] = event["event_created_at"].astimezone(UTC).isoformat()
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(previous + position.to_bytes(8) + text.encode()).digest()
 
@@ -169,6 +176,7 @@ def _place(events: list[Row]) -> None:
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
     fetch_all(_PLACE, columns)
+    deliveries.owe(events, columns["positions"])
 
 
 def _place_in_documents(events: list[Row]) -> None:
@@ -191,51 +199,6 @@ def _place_in_documents(events: list[Row]) -> None:
             "times": [event["event_created_at"] for event in events],
         },
     )
-
-
-_READ = """
-SELECT p.position, e.id, e.created_at, e.kind, e.actor_id, e.task_id, e.run_id, e.lease_id, e.subject_id, e.epoch, e.data
-FROM coordination_event_position p
-JOIN coordination_event e ON e.id = p.event_id AND e.created_at = p.event_created_at
-WHERE p.organization_id = %(organization)s AND p.position > %(after)s AND p.position <= %(until)s
-    AND (%(kinds)s::varchar[] IS NULL OR e.kind = ANY (%(kinds)s::varchar[]))
-    AND (%(task)s::uuid IS NULL OR e.task_id = %(task)s)
-ORDER BY p.position LIMIT %(limit)s"""
-
-# How many positions one page of a filtered reader looks through.
-SCAN = 5000
-
-
-def read(
-    organization_id: UUID,
-    *,
-    after: int = 0,
-    limit: int = 100,
-    kinds: list[str] | None = None,
-    task_id: UUID | None = None,
-) -> tuple[list[Row], int]:
-    """A page of positioned events after a cursor, and the position to go on from.
-
-    An empty page of a filtered reader still moves its cursor. Numbers first, so that a reader sees
-    its own writes.
-    """
-    number()
-    newest = newest_position(organization_id)
-    until = min(after + SCAN, newest)
-    rows = fetch_all(
-        _READ,
-        {
-            "organization": organization_id,
-            "after": after,
-            "until": until,
-            "kinds": kinds,
-            "task": task_id,
-            "limit": limit,
-        },
-    )
-    if len(rows) == limit:
-        return rows, rows[-1]["position"]
-    return rows, max(after, until)
 
 
 def newest_position(organization_id: UUID) -> int:

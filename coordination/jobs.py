@@ -3,7 +3,8 @@
 from celery import shared_task
 from django.db import connection
 
-from . import checkpoints, events, handoffs, leasing, sweeping
+from . import checkpoints, deliveries, events, handoffs, leasing, sweeping, taking
+from .couriers import courier
 
 
 @shared_task(name="coordination.jobs.sweep")
@@ -24,9 +25,19 @@ def number_events() -> int:
     return events.number()
 
 
+@shared_task(name="coordination.jobs.deliver")
+def deliver() -> int:
+    """Have the courier send what webhooks are owed; how many of them. Numbers first, so that nothing waits for it."""
+    events.number()
+    due = taking.due()
+    if due:
+        courier.wake()
+    return due
+
+
 @shared_task(name="coordination.jobs.clean_up")
 def clean_up() -> None:
-    """Forget stored answers after a day, renewals a week after their lease ended, and old checkpoints."""
+    """Forget stored answers after a day, renewals a week after their lease ended, old checkpoints and deliveries."""
     with connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'"
@@ -36,3 +47,4 @@ def clean_up() -> None:
             " AND l.ended_at < clock_timestamp() - interval '7 days'"
         )
     checkpoints.drop_old()
+    deliveries.drop_old()

@@ -159,6 +159,15 @@ def _keep_document(organization_id: UUID, slug: str) -> UUID:
     return kept
 
 
+def find_document(organization_id: UUID, slug: str) -> UUID:
+    """The id of a document, which may be deleted. `NOT_FOUND` for an unknown one."""
+    found = Document.objects.filter(organization_id=organization_id, slug=check_slug(slug))
+    document: UUID | None = found.values_list("pk", flat=True).first()
+    if document is None:
+        raise not_found()
+    return document
+
+
 def delete_document(caller: Caller, slug: str) -> Document:
     """End a document's live leases and mark it deleted; its next use revives it, with its epochs and positions.
 

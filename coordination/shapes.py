@@ -286,6 +286,7 @@ SUBJECTS = {
     "task": "task",
     "task.taken_over": "agent",
     "user": "user",
+    "webhook": "whk",
 }
 
 

@@ -21,6 +21,7 @@ from coordination import (
     runs,
     sections,
     tasks,
+    webhooks,
 )
 from coordination.callers import by_principal
 from coordination.models import (
@@ -36,6 +37,7 @@ from coordination.models import (
 from titen.api.doors import transact
 
 from .cast import Company, Human
+from .logbook import sql
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 PAGES = sorted(admin.site._registry, key=lambda model: model._meta.label)
@@ -107,9 +109,25 @@ def populate(company: Company) -> World:
     transact(lambda: messages.send(caller, to_principal=to, body="Bring a spade"))
     intro = sections.name_section("handbook", "intro")
     transact(lambda: sections.acquire(caller, intro, seconds=300))
+    webhook, _ = transact(lambda: webhooks.create(caller, url="http://127.0.0.2:9/pager"))
+    transact(lambda: webhooks.ping(caller, webhook.pk))
     events.number()
+    give_up_the_first(company)
     transact(lambda: tasks.block(boss.caller, needed.pk, sentence="Wait for the survey"))
     return World(company, boss, agent.secret)
+
+
+GIVE_UP = """
+WITH p AS (
+    DELETE FROM coordination_event_position WHERE organization_id = %(o)s AND position = 1
+    RETURNING organization_id, position, digest, event_id
+), e AS (DELETE FROM coordination_event WHERE id IN (SELECT event_id FROM p))
+INSERT INTO coordination_log_floor SELECT organization_id, position, digest FROM p"""
+
+
+def give_up_the_first(company: Company) -> None:
+    """The log begins behind its first line, as after months have gone."""
+    sql(GIVE_UP, o=company.organization.pk)
 
 
 def rows_of(model: Any, world: World) -> Any:

@@ -14,6 +14,7 @@ from .cast import Agent, Company, Human, founded
 from .invariants import Watch, broken
 from .keeping import keep
 from .servers import Server, run_web
+from .sinks import forget_all
 from .stack import Stack
 from .visitors import Visit, Visitor
 
@@ -76,6 +77,12 @@ def elsewhere(web: Server) -> Iterator[Company]:
     """Another organization."""
     with founded(web.url) as company:
         yield company
+
+
+@pytest.fixture
+def nothing_owed(database: None) -> None:
+    """No webhook of another test has anything due."""
+    forget_all()
 
 
 @pytest.fixture

@@ -69,12 +69,15 @@ RULES = {
         LEFT JOIN coordination_run r ON r.id = h.accepted_run_id
         WHERE h.task_id IS NOT NULL
             AND (r.id IS NULL OR r.principal_id <> h.to_principal_id OR r.task_id <> h.task_id)""",
-    "INV8: positions are unique and without gaps": """
-        SELECT organization_id FROM coordination_event_position
-        GROUP BY organization_id HAVING count(*) <> max(position) OR min(position) <> 1""",
+    "INV8: positions are unique and without gaps from the floor on": """
+        SELECT p.organization_id FROM coordination_event_position p
+        LEFT JOIN coordination_log_floor f ON f.organization_id = p.organization_id
+        WHERE p.position > coalesce(f.position, 0) GROUP BY p.organization_id, f.position
+        HAVING count(*) <> max(p.position) - coalesce(f.position, 0) OR min(p.position) <> coalesce(f.position, 0) + 1""",
     "INV8: positions in documents are unique, without gaps and in the order of the organization's": """
-        SELECT document_id FROM coordination_document_position
-        GROUP BY document_id HAVING count(*) <> max(position) OR min(position) <> 1
+        SELECT d.id FROM coordination_document d
+        JOIN coordination_document_position p ON p.document_id = d.id AND p.position > d.floor
+        GROUP BY d.id HAVING count(*) <> max(p.position) - d.floor OR min(p.position) <> d.floor + 1
         UNION ALL SELECT document_id FROM (
             SELECT d.document_id, o.position - lag(o.position) OVER (PARTITION BY d.document_id ORDER BY d.position) AS step
             FROM coordination_document_position d JOIN coordination_event_position o ON o.event_id = d.event_id) s

@@ -105,6 +105,13 @@ class Proxy:
         """Swallow the next matching requests; their connections stay open and silent."""
         self._plan(Fault("hang", times, path))
 
+    def cut(self) -> None:
+        """Close every connection that is open now, in the middle of whatever it says."""
+        with self._changed:
+            links = list(self._links)
+        for link in links:
+            link.close()
+
     def delay(self, seconds: float) -> None:
         """Hold every request back for so long; 0 ends it."""
         self._delay = seconds

@@ -53,7 +53,7 @@ class Stack(Up):
     """`up` with leases of a second allowed."""
 
     def __init__(self, var: Path) -> None:
-        super().__init__(var, TITEN_LEASE_TTL_MINIMUM="1")
+        super().__init__(var, TITEN_LEASE_TTL_MINIMUM="1", TITEN_WEBHOOK_ALLOWED="127.0.0.2")
 
     @property
     def database(self) -> str:

@@ -43,6 +43,9 @@ TESTED = {
     "task": {"cancel", "reopen"},
     "lease": {"revoke"},
     "document": {"delete"},
+    # In tests/test_webhooks.py.
+    "webhook": {"pause", "resume"},
+    "delivery": {"redeliver"},
     # In tests/test_signing_keys.py.
     "signingkey": {"rotate", "rotate-at-once"},
 }

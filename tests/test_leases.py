@@ -223,8 +223,8 @@ def test_history_survives_the_end(agent: Agent, held: Any) -> None:
 
 
 def test_the_log_shows_who_holds_a_lease_to_its_holder_and_to_admins_alone(company: Company) -> None:
-    holder, stranger = (company.agent(scopes="leases:write events:read") for _ in range(2))
-    boss = company.agent(scopes="leases:admin events:read")
+    holder, stranger = (company.agent(scopes="leases:read leases:write events:read") for _ in range(2))
+    boss = company.agent(scopes="leases:read leases:admin events:read")
     lease = acquire(holder, "checkout", purpose="secret plan")
     renew(holder, lease)
     holder.post(f"/leases/{lease['lease_id']}/jeopardy")

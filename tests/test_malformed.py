@@ -51,6 +51,8 @@ def scene(web: Server) -> Iterator[Scene]:
     handoff = sender.post("/handoffs", {"to_principal": "fuzz", "subject_id": "fuzzed"})
     message = sender.post("/messages", {"to_principal": "fuzz", "body": "Read this too."})
     sender.close()
+    webhook = agent.post("/webhooks", {"url": "http://127.0.0.2:9/fuzzed"})
+    ping = agent.post(f"/webhooks/{webhook['webhook_id']}/test")
     human = Client(raise_request_exception=False)
     human.force_login(company.human("admin").user, backend="django.contrib.auth.backends.ModelBackend")
     ids = {
@@ -64,6 +66,8 @@ def scene(web: Server) -> Iterator[Scene]:
         "handoff_id": handoff["handoff_id"],
         "message_id": message["message_id"],
         "lease_id": lease["lease_id"],
+        "webhook_id": webhook["webhook_id"],
+        "delivery_id": ping["delivery_id"],
     }
     yield Scene(agent, ids, human)
     agent.close()

@@ -215,6 +215,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 5},
     },
+    "deliver what webhooks are owed": {
+        "task": "coordination.jobs.deliver",
+        "schedule": 1.0,
+        "options": {"expires": 1},
+    },
     "forget what is no longer needed": {
         "task": "coordination.jobs.clean_up",
         "schedule": 3600.0,
@@ -237,6 +242,21 @@ HANDOFF_MAXIMUM_SECONDS = 30 * 86_400
 # How far ahead a checkpoint may end, and how many of its newest versions the clean-up leaves.
 CHECKPOINT_MAXIMUM_SECONDS = 365 * 86_400
 CHECKPOINT_VERSIONS_KEPT = env.int("TITEN_CHECKPOINT_VERSIONS_KEPT", 50)
+# Whole months of events that are kept besides the current one; 0: all of them, for ever.
+EVENTS_KEPT_MONTHS = env.int("TITEN_EVENTS_KEPT_MONTHS", 0)
+
+# Where webhooks may lead beside public addresses: host names, addresses and networks such as 10.1.0.0/16.
+WEBHOOK_ALLOWED: list[str] = [
+    entry.strip().lower() for entry in env.list("TITEN_WEBHOOK_ALLOWED", default=[]) if entry.strip()
+]
+# Without TLS anybody on the way reads what is sent; what is listed above may do without it.
+WEBHOOK_ALLOW_HTTP = env.bool("TITEN_WEBHOOK_ALLOW_HTTP", False)
+# One attempt, from the look-up of the name to the end of the answer.
+WEBHOOK_TIMEOUT_SECONDS = env.float("TITEN_WEBHOOK_TIMEOUT", 15.0)
+# After the first failure the next attempt comes at random within so many seconds, then within three times
+# as many, and so on, up to the maximum: by default a day in all.
+WEBHOOK_FIRST_RETRY_SECONDS = env.float("TITEN_WEBHOOK_FIRST_RETRY", 10.0)
+WEBHOOK_ATTEMPTS = env.int("TITEN_WEBHOOK_ATTEMPTS", 14)
 
 LOGGING = {
     "version": 1,

@@ -9,7 +9,9 @@ from coordination.api import (
     checkpoints,
     comments,
     contexts,
+    document_events,
     events,
+    exports,
     fencing,
     handoffs,
     humans,
@@ -19,6 +21,7 @@ from coordination.api import (
     runs,
     sections,
     tasks,
+    webhooks,
 )
 from titen.api import docs, health, jwks
 
@@ -66,6 +69,16 @@ v1 = [
     path("contexts", contexts.ContextList.as_view()),
     path("contexts/<str:context_id>", contexts.ContextDetail.as_view()),
     path("events", events.EventList.as_view()),
+    path("events/stream", events.EventStream.as_view()),
+    path("events/export", exports.EventExport.as_view()),
+    path("webhooks", webhooks.WebhookList.as_view()),
+    path("webhooks/<str:webhook_id>", webhooks.WebhookDetail.as_view()),
+    path("webhooks/<str:webhook_id>/rotate_secret", webhooks.WebhookSecret.as_view()),
+    path("webhooks/<str:webhook_id>/test", webhooks.WebhookTest.as_view()),
+    path("webhooks/<str:webhook_id>/deliveries", webhooks.DeliveryList.as_view()),
+    path(
+        "webhooks/<str:webhook_id>/deliveries/<str:delivery_id>/redeliver", webhooks.DeliveryAgain.as_view()
+    ),
     path("principal", identity.WhoAmI.as_view()),
     path("principals", identity.PrincipalList.as_view()),
     path("keys", identity.KeyList.as_view()),
@@ -75,6 +88,8 @@ v1 = [
 # A section's id may hold anything, slashes too; a slug holds none, so each path means one section.
 documents = [
     re_path(r"^(?P<slug>[^/]*)\Z", sections.DocumentDetail.as_view()),
+    re_path(r"^(?P<slug>[^/]*)/events\Z", document_events.DocumentEvents.as_view()),
+    re_path(r"^(?P<slug>[^/]*)/events/stream\Z", document_events.DocumentEventStream.as_view()),
     re_path(r"^(?P<slug>[^/]*)/sections/(?P<sid>[\s\S]*)/lease\Z", sections.SectionLease.as_view()),
 ]
 

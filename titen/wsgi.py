@@ -27,7 +27,8 @@ class Handler(WSGIHandler):
         def short(request: Any) -> Any:
             response: Any = handle(request)
             # Else the server sends the answer in chunks; in the whole chain a middleware does this.
-            response["Content-Length"] = str(len(response.content))
+            if not response.streaming:
+                response["Content-Length"] = str(len(response.content))
             return response
 
         def choose(request: Any) -> Any:

@@ -4,10 +4,10 @@ from django.contrib import admin
 from django.contrib.auth import admin as auth_admin  # noqa: F401  (registers groups, which are taken out below)
 from django.contrib.auth.models import Group
 
-from . import documents, identity, keeping, leases, log, passing, signing, work
+from . import documents, identity, keeping, leases, log, passing, signing, webhooks, work
 from .forms import OwnPassword
 
-__all__ = ["documents", "identity", "keeping", "leases", "log", "passing", "signing", "work"]
+__all__ = ["documents", "identity", "keeping", "leases", "log", "passing", "signing", "webhooks", "work"]
 
 # Roles are memberships; Django's groups and permissions have no say.
 admin.site.unregister(Group)

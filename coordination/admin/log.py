@@ -8,7 +8,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from coordination.audit import AuditAdmin, OrganizationFilter, link_to
-from coordination.models import Event, EventPosition, Run, UnnumberedEvent
+from coordination.models import Event, EventPosition, LogFloor, Run, UnnumberedEvent
 from titen.api.ids import public_id
 
 LATEST = 2000
@@ -90,6 +90,26 @@ class EventPositionAdmin(AuditAdmin):
         return bytes(obj.digest).hex()
 
     def log_of(self, obj: EventPosition) -> dict[str, Any]:
+        """The organization's log."""
+        return {"organization": obj.organization.slug}
+
+
+@admin.register(LogFloor)
+class LogFloorAdmin(AuditAdmin):
+    """Where logs begin whose oldest part was given up."""
+
+    fields = ("organization", "position", "chained")
+    list_display = ("organization", "position")
+    list_filter = (OrganizationFilter,)
+    list_select_related = ("organization",)
+    search_fields = ("=position",)
+
+    @admin.display(description="hash of all that is gone")
+    def chained(self, obj: LogFloor) -> str:
+        """In hexadecimal digits."""
+        return bytes(obj.digest).hex()
+
+    def log_of(self, obj: LogFloor) -> dict[str, Any]:
         """The organization's log."""
         return {"organization": obj.organization.slug}
 

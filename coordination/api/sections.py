@@ -15,7 +15,7 @@ from coordination.times import stamp
 from titen.api import plain
 from titen.api.doors import transact
 from titen.api.fields import Integer, StrictSerializer, Text
-from titen.errors import invalid
+from titen.errors import Refused, invalid
 
 from . import bodies
 
@@ -55,6 +55,8 @@ def answer_exception(problem: Exception, context: dict[str, Any]) -> Response:
                 "holder": known["holder"],
                 "expiresAt": known["expires_at"],
             }
+        case Refused(code="CURSOR_TOO_OLD", details=known):
+            response.data.update(known)
     return response
 
 
@@ -65,13 +67,17 @@ class DocumentView(plain.PlainView):
         """Errors as clients of this door know them."""
         return answer_exception
 
-    def check_path(self, request: Request) -> None:
-        """Refuse bytes that are no text, which would look like another name's text, and any query."""
+    def check_text(self, request: Request) -> None:
+        """Refuse bytes that are no text, which would look like another name's text."""
         path: str = request._request.META.get("titen.path", "")
         try:
             path.encode("latin-1").decode()
         except UnicodeDecodeError:
             raise invalid("path", "is not UTF-8.") from None
+
+    def check_path(self, request: Request) -> None:
+        """Refuse such bytes, and any query."""
+        self.check_text(request)
         self.nothing_else(request)
 
 

@@ -3,7 +3,7 @@
 from .checkpoints import Checkpoint, CheckpointVersion, ContextItem, ContextItemKind, ContextPack
 from .comments import Comment
 from .documents import Document, DocumentPosition
-from .events import Event, EventPosition, UnnumberedEvent
+from .events import Event, EventPosition, LogFloor, UnnumberedEvent
 from .handoffs import Handoff, HandoffStatus
 from .idempotency import StoredAnswer
 from .identity import ApiKey, CapabilityLimit, Membership, Organization, Principal, PrincipalKind, Role, User
@@ -12,6 +12,7 @@ from .resources import GrantReason, Lease, LeaseEnd, Renewal, Resource
 from .runs import OPEN_RUNS, Run, RunStatus
 from .signing import SigningKey
 from .tasks import Blocker, BlockerKind, CapabilityProfile, Task, TaskDependency, TaskStatus
+from .webhooks import Delivery, DeliveryStatus, PauseReason, Webhook
 
 __all__ = [
     "OPEN_RUNS",
@@ -26,6 +27,8 @@ __all__ = [
     "ContextItem",
     "ContextItemKind",
     "ContextPack",
+    "Delivery",
+    "DeliveryStatus",
     "Document",
     "DocumentPosition",
     "Event",
@@ -35,9 +38,11 @@ __all__ = [
     "HandoffStatus",
     "Lease",
     "LeaseEnd",
+    "LogFloor",
     "Membership",
     "Message",
     "Organization",
+    "PauseReason",
     "Principal",
     "PrincipalKind",
     "Renewal",
@@ -52,4 +57,5 @@ __all__ = [
     "TaskStatus",
     "UnnumberedEvent",
     "User",
+    "Webhook",
 ]

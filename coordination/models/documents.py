@@ -19,6 +19,8 @@ class Document(models.Model):
     slug = models.CharField(max_length=100)
     created_at = stamped()
     deleted_at = models.DateTimeField(null=True)
+    # The last position of its log that was given up with the oldest part of the log; 0 when it is whole.
+    floor = models.BigIntegerField(db_default=0)
 
     class Meta:
         ordering = ["slug"]

@@ -76,3 +76,20 @@ class EventPosition(models.Model):
 
     def __str__(self) -> str:
         return str(self.position)
+
+
+class LogFloor(models.Model):
+    """Where an organization's log begins, once its oldest part was given up: the last position that is gone."""
+
+    organization = models.OneToOneField(
+        Organization, on_delete=models.DO_NOTHING, db_constraint=False, primary_key=True, related_name="+"
+    )
+    position = models.BigIntegerField()
+    # The digest at that position, from which the chain goes on.
+    digest = models.BinaryField(max_length=32)
+
+    class Meta:
+        db_table = "coordination_log_floor"
+
+    def __str__(self) -> str:
+        return str(self.position)

@@ -44,6 +44,12 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "messages/<str:message_id>/read"): {},
     ("POST", "checkpoints"): {"subject_id": "customer-7", "state": {"step": 1}},
     ("POST", "contexts"): {"items": [{"type": "task", "id": f"task_{'0' * 32}"}]},
+    ("POST", "webhooks"): {"url": "http://127.0.0.2:9/events"},
+    ("PATCH", "webhooks/<str:webhook_id>"): {"description": "Mine"},
+    ("DELETE", "webhooks/<str:webhook_id>"): {},
+    ("POST", "webhooks/<str:webhook_id>/rotate_secret"): {},
+    ("POST", "webhooks/<str:webhook_id>/test"): {},
+    ("POST", "webhooks/<str:webhook_id>/deliveries/<str:delivery_id>/redeliver"): {},
     ("POST", "keys"): {"scopes": ["tasks:read"]},
     ("DELETE", "keys/<str:key_id>"): {},
 }
@@ -60,6 +66,8 @@ PREFIXES = {
     "checkpoint_id": "ckpt",
     "context_id": "ctx",
     "message_id": "msg",
+    "webhook_id": "whk",
+    "delivery_id": "dlv",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from approvals import board as decide
-from coordination import identity
+from coordination import events, identity
 from coordination.board import urls as board
 from tests.cast import Agent, Company, Human, found_company
 from tests.leasing import batch, named
@@ -45,6 +45,8 @@ class Full:
         handoff = self.agent.post("/handoffs", {**to, **run, "message": SECRET})
         message = self.agent.post("/messages", {**to, "body": SECRET})
         lease = self.agent.post("/leases", named(f"{SECRET}/checkout", purpose=SECRET))
+        hook = self.agent.post("/webhooks", {"url": f"http://127.0.0.2:9/{SECRET}", "description": SECRET})
+        ping = self.agent.post(f"/webhooks/{hook['webhook_id']}/test")
         self.task = task
         self.ids = {
             "lease_id": lease["lease_id"],
@@ -57,7 +59,11 @@ class Full:
             "context_id": pack["context_id"],
             "handoff_id": handoff["handoff_id"],
             "message_id": message["message_id"],
+            "webhook_id": hook["webhook_id"],
+            "delivery_id": ping["delivery_id"],
         }
+        # A reader would number them, and write what the webhook is owed of them.
+        events.number()
 
     def state(self) -> list[Any]:
         """Every row of the organization in every table."""

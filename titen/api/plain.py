@@ -44,8 +44,13 @@ def answer_exception(problem: Exception, context: dict[str, Any]) -> Response:
 
 def refusal_page(request: HttpRequest, refused: Refused) -> HttpResponse:
     """A refusal outside of DRF, as the door that `request` came to says it."""
+    return page_at(request.path, refused)
+
+
+def page_at(path: str, refused: Refused) -> HttpResponse:
+    """A refusal as the door at `path` says it."""
     response = envelope.refusal_page(refused)
-    if request.path.startswith(PREFIX):
+    if path.startswith(PREFIX):
         response.content = envelope.dump(error_body(envelope.error_body(refused)))
     return response
 

@@ -21,6 +21,8 @@ PREFIXES = {
     "checkpoint_id": "ckpt",
     "context_id": "ctx",
     "message_id": "msg",
+    "webhook_id": "whk",
+    "delivery_id": "dlv",
 }
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

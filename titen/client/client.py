@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from .checkpoints import CheckpointCalls
+from .following import EventCalls
 from .handoffs import HandoffCalls
 from .hold import take
 from .leases import HeldLease, HeldLeases, Resource, acquire
@@ -19,7 +20,7 @@ INBOX_PAUSE = 3
 """Seconds that a worker claims for before it looks at its inbox again."""
 
 
-class Titen(HandoffCalls, CheckpointCalls, MessageCalls):
+class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls):
     """A connection to one Titen server under one API key. Safe for threads; close it when done.
 
     base_url: where the server is, without `/v1`: `http://127.0.0.1:8000`.
@@ -153,10 +154,6 @@ class Titen(HandoffCalls, CheckpointCalls, MessageCalls):
     def principal(self) -> Principal:
         """Who this key belongs to, and what it may do."""
         return cast(Principal, self.get("/v1/principal"))
-
-    def events(self, *, after: str | None = None, kind: str | None = None) -> Any:
-        """A page of the organization's log after a cursor, as the server gives it."""
-        return self.get("/v1/events", after=after, kind=kind)
 
     def verify(self, resource_type: str, resource_id: str, epoch: int) -> Verification:
         """Whether the lease of this epoch is live now: what a recipient of effects asks, with a key that

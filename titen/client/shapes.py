@@ -55,6 +55,22 @@ class Verification(TypedDict):
     current_epoch: int
 
 
+class Event(TypedDict):
+    """One line of the log. `cursor`: the position behind it. `data`: ids, states, numbers and codes."""
+
+    id: str
+    cursor: str
+    kind: str
+    created_at: str
+    actor_id: str | None
+    task_id: str | None
+    run_id: str | None
+    lease_id: str | None
+    subject_id: str | None
+    epoch: int | None
+    data: dict[str, Any]
+
+
 class Claim(TypedDict):
     """The answer to a claim, and `next` in the answer to complete, fail and release."""
 

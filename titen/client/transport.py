@@ -4,10 +4,11 @@ import json
 import random
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
+import httpx_sse
 
 from .errors import TitenError, UnexpectedAnswer, Unreachable, for_code
 from .lease_clock import now
@@ -129,6 +130,25 @@ class Transport:
         except httpx.RequestError as error:
             raise Unreachable(f"No answer to {method} {path}: {error or type(error).__name__}") from error
         return _opened(response)
+
+    def stream(
+        self, path: str, *, params: Mapping[str, Any], headers: Mapping[str, str], silence: float
+    ) -> Iterator[httpx_sse.ServerSentEvent]:
+        """The server-sent events of one stream until it ends; `Unreachable` when it is cut, or silent for
+        `silence` seconds. Raises a `TitenError` unless it opens."""
+        if self.closed.is_set():
+            raise RuntimeError("This Titen client is closed.")
+        timeout = httpx.Timeout(self.timeout, read=silence)
+        wanted = {**headers, "Accept": "text/event-stream"}
+        try:
+            with self._http.stream("GET", path, params=params, headers=wanted, timeout=timeout) as response:
+                if response.headers.get("Content-Type", "").partition(";")[0] != "text/event-stream":
+                    response.read()
+                    _opened(response)
+                # What has no data only sets how soon to come again.
+                yield from (one for one in httpx_sse.EventSource(response).iter_sse() if one.data)
+        except httpx.RequestError as error:
+            raise Unreachable(f"{path} was cut: {error or type(error).__name__}") from error
 
 
 def new_key() -> str:

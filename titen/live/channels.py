@@ -10,8 +10,10 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
+from titen.api.event_stream import frame
+
 from .pool import Pool
-from .sse import Viewer, frame
+from .sse import Viewer
 
 logger = logging.getLogger("titen.live")
 

@@ -5,6 +5,7 @@ import sys
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from titen.api.event_stream import opening_of
 from titen.wsgi import application
 
 from .http import Answer, Scope
@@ -62,4 +63,4 @@ def call(environ: dict[str, Any], body: bytes) -> Answer:
         content = b"".join(response)
     finally:
         response.close()
-    return Answer(status, headers, content)
+    return Answer(status, headers, content, opening_of(response))

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from titen.api.envelope import refusal_page
+from titen.api.event_stream import Opening
+from titen.api.plain import page_at
 from titen.errors import Refused
 
 type Scope = dict[str, Any]
@@ -25,11 +26,12 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer."""
+    """A whole HTTP answer, or the first part of a stream."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    opening: Opening | None = None
 
 
 class Budget:
@@ -104,6 +106,6 @@ def answer_of(response: HttpResponse) -> Answer:
     return Answer(response.status_code, headers, response.content)
 
 
-def refusal(refused: Refused) -> Answer:
-    """The answer for a refusal of the hub itself."""
-    return answer_of(refusal_page(refused))
+def refusal(refused: Refused, path: str = "") -> Answer:
+    """The answer for a refusal of the hub itself, as the door at `path` says it."""
+    return answer_of(page_at(path, refused))

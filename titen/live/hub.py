@@ -1,7 +1,8 @@
 """The hub: one asyncio process for everything that waits or streams.
 
 Requests with `?wait=` run the very views that the WSGI doors run, on a few threads, and wait in between
-without a thread or a connection. Boards are read once a second and sent to all their viewers.
+without a thread or a connection. Boards are read once a second and sent to all their viewers. Whoever
+follows a log is handed what is new in it.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from titen.errors import Refused
 
 from .channels import Source
 from .chores import Chores
+from .event_streams import PATHS, EventStreams
+from .followers import Following
 from .http import Budget, GoneError, Receive, Scope, Send, read_body, refusal, respond
 from .pool import Pool
 from .streams import Streams
@@ -27,6 +30,7 @@ logger = logging.getLogger("titen.live")
 
 DOOR_THREADS = 4
 WORK_THREADS = 2
+FOLLOW_THREADS = 2
 BODY_BUDGET = 32 * 1024 * 1024
 
 
@@ -41,9 +45,12 @@ class Hub:
         # Views and everything else apart: a page that takes long never keeps a claim waiting.
         self._doors = Pool("door", DOOR_THREADS)
         self._work = Pool("work", WORK_THREADS)
+        self._follow = Pool("follow", FOLLOW_THREADS)
         self._waiting = Waiting()
         self._waits = Waits(self._doors, self._waiting)
         self._streams = Streams(self._work)
+        self._following = Following()
+        self._event_streams = EventStreams(self._follow, self._following)
         self._loops: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,18 +62,20 @@ class Hub:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._open >= self._limit:
-            await respond(send, refusal(Refused("OVERLOADED", retry_after=5)))
+            await respond(send, refusal(Refused("OVERLOADED", retry_after=5), scope["path"]))
             return
         self._open += 1
         try:
             if (source := self._sources.get(scope["path"])) is not None:
                 await self._streams.serve(source, scope, receive, send)
+            elif PATHS.fullmatch(scope["path"]):
+                await self._event_streams.serve(scope, receive, send)
             else:
                 await self._answer(scope, receive, send)
         except GoneError:
             pass
         except Refused as refused:
-            await respond(send, refusal(refused))
+            await respond(send, refusal(refused, scope["path"]))
         finally:
             self._open -= 1
 
@@ -93,8 +102,9 @@ class Hub:
 
     def _start(self) -> None:
         chores = Chores(self._work)
-        tail = Tail(self._waiting, chores.sweep)
-        for run in (tail.run, chores.run, self._streams.ping, self._streams.check):
+        tail = Tail(self._waiting, self._following, sweep=chores.sweep, number=chores.number)
+        streams, events = self._streams, self._event_streams
+        for run in (tail.run, chores.run, streams.ping, streams.check, events.ping, events.check):
             self._loops.append(asyncio.create_task(_for_ever(run)))
         stop_at(signal.SIGTERM, self._stop)
         stop_at(signal.SIGINT, self._stop)
@@ -103,6 +113,7 @@ class Hub:
         """Let everybody go: the server closes the process once no request is open."""
         self._waits.stop()
         self._streams.stop()
+        self._event_streams.stop()
 
     async def _end(self) -> None:
         for loop in self._loops:
@@ -110,6 +121,7 @@ class Hub:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._doors.close()
         self._work.close()
+        self._follow.close()
 
 
 async def _for_ever(run: Callable[[], Coroutine[Any, Any, None]]) -> None:

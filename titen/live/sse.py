@@ -1,7 +1,9 @@
-"""Server-sent events: framing, and one viewer's queue."""
+"""Server-sent events: one viewer's queue."""
 
 import asyncio
 from collections import deque
+
+from titen.api.event_stream import CONTENT_TYPE
 
 from .http import Send
 
@@ -11,18 +13,11 @@ QUEUE_LIMIT = 8
 PING = b"event: alive\ndata:\n\n"
 ENDED = b"event: titen-session-ended\ndata: login\n\n"
 HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", CONTENT_TYPE.encode()),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
 RETRY = b"retry: 1000\n\n"
-
-
-def frame(text: str, event: str = "") -> bytes:
-    """One message; its lines end as the wire wants it, and a reader gets them back joined by newlines."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    head = f"event: {event}\n" if event else ""
-    return (head + "".join(f"data: {line}\n" for line in lines) + "\n").encode()
 
 
 class Viewer:

@@ -80,6 +80,17 @@ SHAPES["Event"] = fields(
         "data": free("Ids, states, numbers and codes; never people's text."),
     },
 )
+SHAPES["ExportedEvent"] = fields(
+    "One line of an export.",
+    {
+        **SHAPES["Event"]["properties"],
+        "digest": text(
+            "The hash of this line and all before it; only for who sees all of them.",
+            pattern="^[0-9a-f]{64}$",
+        ),
+    },
+    optional=["digest"],
+)
 SHAPES["EventPage"] = fields(
     "Events in the order of their positions.",
     {

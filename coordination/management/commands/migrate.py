@@ -4,25 +4,21 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.commands.migrate import Command as Migrate
-from django.db import connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from coordination import partitions, signing
+from coordination import partitions, retention, signing
 
 
 class Command(Migrate):
-    """Migrates as the user of DATABASE_URL; makes the coming months' partitions and the first signing key."""
+    """Migrates as the user of DATABASE_URL; makes the coming months' partitions and the first signing key.
+
+    Drops what `TITEN_EVENTS_KEPT_MONTHS` no longer keeps, since it is run whenever a server starts.
+    """
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        """Set the role aside, and put it back. Before the checks: on a fresh database there is no role yet."""
-        connection = connections[options["database"]]
-        role_options = connection.settings_dict["OPTIONS"].pop("options", None)
-        connection.close()
-        try:
+        """As the owner. Before the checks: on a fresh database there is no role yet."""
+        with partitions.as_owner(options["database"]):
             return super().execute(*args, **options)
-        finally:
-            connection.close()
-            if role_options is not None:
-                connection.settings_dict["OPTIONS"]["options"] = role_options
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrate, then see to what migrations alone cannot know: the date and the statistics."""
@@ -35,3 +31,6 @@ class Command(Migrate):
             if settings.SECRET_KEYS:
                 with transaction.atomic(using=options["database"]):
                     signing.make_key()
+            if options["database"] == DEFAULT_DB_ALIAS:
+                for sentence in retention.drop_old(months_kept=settings.EVENTS_KEPT_MONTHS):
+                    self.stderr.write(sentence)
