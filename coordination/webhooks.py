@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from titen.api.ids import public_id
 from titen.errors import Refused, invalid, not_found
 
 from . import deliveries, events
@@ -184,10 +185,19 @@ def ping(caller: Caller, webhook_id: UUID) -> Delivery:
     return deliveries.owe_ping(held)
 
 
-def redeliver(organization_id: UUID, webhook_id: UUID, delivery_id: UUID) -> Delivery:
+def redeliver(
+    organization_id: UUID,
+    webhook_id: UUID,
+    delivery_id: UUID,
+    *,
+    actor_id: UUID | None,
+    user_id: UUID | None = None,
+) -> Delivery:
     """Send a delivery again, with its id and a new budget of attempts; one that is still owed, at once."""
     held, at = _hold(organization_id, webhook_id)
-    return deliveries.owe_again(held.pk, delivery_id, at)
+    again = deliveries.owe_again(held.pk, delivery_id, at)
+    _record("redelivered", held, actor_id, user_id=user_id, delivery_id=public_id("dlv", delivery_id))
+    return again
 
 
 def _hold(organization_id: UUID, webhook_id: UUID) -> tuple[Webhook, datetime]:

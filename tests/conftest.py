@@ -16,6 +16,7 @@ from .invariants import Watch, broken
 from .keeping import keep
 from .servers import Server, run_web
 from .sessions import People
+from .sinks import forget_all
 from .stack import Stack
 from .visitors import Visit, Visitor
 
@@ -78,6 +79,12 @@ def elsewhere(web: Server) -> Iterator[Company]:
     """Another organization."""
     with founded(web.url) as company:
         yield company
+
+
+@pytest.fixture
+def nothing_owed(database: None) -> None:
+    """No webhook of another test has anything due."""
+    forget_all()
 
 
 @pytest.fixture

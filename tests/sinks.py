@@ -187,6 +187,12 @@ def sink(*script: Step, host: str = ALLOWED, tls: ssl.SSLContext | None = None) 
         thread.join()
 
 
+def forget_all() -> None:
+    """Nobody is owed anything by what other tests have left."""
+    events.number()
+    sql("UPDATE coordination_webhook SET deleted_at = clock_timestamp() WHERE deleted_at IS NULL")
+
+
 def hook(agent: Agent, receiver: Sink, **more: Any) -> Any:
     """A webhook of `agent` that leads to a receiver."""
     return agent.post("/webhooks", {"url": receiver.url, **more})

@@ -19,13 +19,16 @@ import psycopg
 import pytest
 from django.db import connections, transaction
 
-from coordination import events
+from coordination import couriers, events
 
 from .cases.tools import LONG
 from .cast import Agent, Company
 from .following import Follower, follow, log_of
 from .hub import eventually, run_hub
 from .servers import Server
+from .sinks import Handler, Sink, hook, sink
+
+pytestmark = pytest.mark.usefixtures("nothing_owed")
 
 WRITERS = 40
 HELD_HERE = 3.0
@@ -120,6 +123,40 @@ class Polling:
         assert not self._thread.is_alive()
 
 
+def moody(handler: Handler) -> None:
+    """Every third request fails, whatever it brings."""
+    handler.answer(503 if len(handler.server.sink.requests) % 3 == 0 else 200)
+
+
+class Told:
+    """A follower by webhook. Its receiver fails at times, so that what it gets comes at least once."""
+
+    def __init__(self, agent: Agent, receiver: Sink, kinds: list[str]) -> None:
+        self._receiver = receiver
+        self._secret = hook(agent, receiver, kinds=kinds)["secret"]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(0.1):
+                couriers.deliver()
+        finally:
+            connections.close_all()
+
+    @property
+    def seen(self) -> list[str]:
+        """The events in the order in which they first came."""
+        told = [request.verified(self._secret) for request in list(self._receiver.requests)]
+        return list(dict.fromkeys(content["data"]["event"] for content in told))
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
 def write(company: Company, number: int, until: float) -> int:
     """Transactions of one to three events, few of the events rare ones; how many events."""
     chance, written = random.Random(number), 0
@@ -148,11 +185,18 @@ def hold_open(company: Company, seconds: float) -> int:
     return 2
 
 
-def test_every_followers_set_is_the_log(hub: Server, company: Company) -> None:
+def test_every_followers_set_is_the_log(hub: Server, company: Company, settings: Any) -> None:
+    settings.WEBHOOK_FIRST_RETRY_SECONDS = 0.05
     cut = [Cut(company.agent(), hub) for _ in range(6)]
     polling = Polling(company.agent())
     agent = company.agent()
-    with another_database() as elsewhere, closing(agent), follow(agent, hub.url, after="0") as steady:
+    with (
+        another_database() as elsewhere,
+        sink(moody) as receiver,
+        closing(agent),
+        follow(agent, hub.url, after="0") as steady,
+    ):
+        told = Told(agent, receiver, [RARE, "test.late"])
         elsewhere.execute("SELECT pg_current_xact_id()")
         began = time.monotonic()
         with ThreadPoolExecutor(WRITERS + 1) as pool:
@@ -179,6 +223,10 @@ def test_every_followers_set_is_the_log(hub: Server, company: Company) -> None:
         while polling.look():
             pass
         assert polling.seen == rare
+        owed = [event["id"] for event in _all(agent) if event["kind"] in (RARE, "test.late")]
+        eventually(lambda: len(told.seen) >= len(owed), within=30)
+        told.stop()
+        assert told.seen == owed
         assert polling.moved > 0
         assert "test.late" in {event["kind"] for event in steady.events}
 

@@ -19,6 +19,8 @@ from .locking import Work, second_connection, together, wait_until_blocked
 from .processes import eventually
 from .sinks import Sink, busy, deliver, deliveries, hang, hook, sink
 
+pytestmark = pytest.mark.usefixtures("nothing_owed")
+
 
 @pytest.fixture(autouse=True)
 def quick(settings: Any) -> None:
@@ -393,6 +395,8 @@ def test_redelivery_keeps_the_id_and_has_attempts_of_its_own(agent: Agent, setti
         (again,) = until_quiet(agent, made)
         assert again["attempt_count"] == 5
         assert len({(request.id, request.body) for request in receiver.requests}) == 1
+    asked = agent.get("/events", params={"kind": "webhook.redelivered"})["events"]
+    assert [event["data"] for event in asked] == [{"delivery_id": failed["delivery_id"]}] * 2
 
 
 def test_one_that_is_owed_is_sent_at_once_when_asked(agent: Agent, later: None) -> None:

@@ -15,6 +15,8 @@ from .clockwork import sql, uuid_of
 from .locking import together
 from .sinks import deliver, deliveries, hook, sink
 
+pytestmark = pytest.mark.usefixtures("nothing_owed")
+
 URL = {"url": "http://127.0.0.2:9/events"}
 
 

@@ -23,7 +23,7 @@ def resume(request: HttpRequest, row: Webhook, values: dict[str, Any]) -> None:
 
 def redeliver(request: HttpRequest, row: Delivery, values: dict[str, Any]) -> None:
     """With the same id."""
-    webhooks.redeliver(row.organization_id, row.webhook_id, row.pk)
+    webhooks.redeliver(row.organization_id, row.webhook_id, row.pk, **acting(request, row.organization_id))
 
 
 @admin.register(Webhook)

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from coordination import outgoing, webhooks
 from coordination.models import Delivery, DeliveryStatus, Webhook
 from coordination.times import stamp
-from titen.api.doors import transact
+from titen.api.doors import Answer, transact
 from titen.api.fields import Flag, Line, StrictSerializer, Text
 from titen.api.ids import maybe_id, path_id, public_id
 from titen.api.schema import ok
@@ -222,8 +222,13 @@ class DeliveryAgain(WebhookView):
         """At once, with the same id and body; one that is still owed need not wait for its next attempt."""
         self.nothing_else(request)
         self.body(request, NoBody)
-        organization = self.caller(request).organization_id
+        caller = self.caller(request)
         webhook, delivery = path_id("whk", webhook_id), path_id("dlv", delivery_id)
-        return self.act(
-            request, lambda: (200, delivery_json(webhooks.redeliver(organization, webhook, delivery)))
-        )
+
+        def work() -> Answer:
+            again = webhooks.redeliver(
+                caller.organization_id, webhook, delivery, actor_id=caller.principal_id
+            )
+            return 200, delivery_json(again)
+
+        return self.act(request, work)

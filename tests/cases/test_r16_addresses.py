@@ -10,6 +10,8 @@ from tests.cast import Agent
 from tests.clockwork import sql, uuid_of
 from tests.sinks import INNER, Sink, deliver, deliveries, hook, redirect, sink
 
+pytestmark = pytest.mark.usefixtures("nothing_owed")
+
 REFUSED = [
     *("http://127.0.0.1:{port}/", "http://localhost:{port}/", "http://[::1]:{port}/"),
     *("http://[::ffff:127.0.0.1]:{port}/", "http://[::ffff:7f00:1]:{port}/", "http://0x7f000001:{port}/"),

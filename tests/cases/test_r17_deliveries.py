@@ -22,6 +22,8 @@ from tests.stack import Stack, retried
 
 from .tools import at_once, events_of, sweepers
 
+pytestmark = pytest.mark.usefixtures("nothing_owed")
+
 EVENTS = 20
 TIMEOUT = 2
 QUICK = {"TITEN_WEBHOOK_TIMEOUT": str(TIMEOUT), "TITEN_WEBHOOK_FIRST_RETRY": "0.2"}
