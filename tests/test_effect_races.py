@@ -15,6 +15,8 @@ from .locking import LOCK_LEASE, Work, second_connection, until, wait_until_bloc
 from .scenes import Scene, Stage, make_scene, set_stage
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 LOCK_APPROVAL = "SELECT id FROM approvals_approval WHERE id = %s FOR NO KEY UPDATE"
 
 

@@ -28,6 +28,8 @@ from .leasing import named
 from .servers import Server
 from .test_hub_streams import log_in
 
+pytestmark = pytest.mark.alone
+
 CLOSED = ("closed", {"code": "UNAUTHENTICATED"})
 
 

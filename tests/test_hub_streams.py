@@ -22,6 +22,8 @@ from .hub import Stream, connections_of, eventually, run_hub
 from .hub_stub import LARGE
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 ENDED = ("titen-session-ended", "login")
 
 

@@ -2,11 +2,15 @@
 
 import time
 
+import pytest
+
 from coordination import leasing
 
 from .cast import Agent
 from .clockwork import sql
 from .locking import together
+
+pytestmark = pytest.mark.alone
 
 MANY = """
 WITH resources AS (

@@ -12,12 +12,15 @@ from itertools import pairwise
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cast import Agent
 from tests.processes import eventually
 from tests.servers import run_web
 
 from .tools import LONG, events_of, sweepers
+
+pytestmark = pytest.mark.alone
 
 TTL = 2
 LEASES = 12 if LONG else 7
