@@ -76,7 +76,13 @@ USER_USAGE := is missing, as in: TITEN_PASSWORD=... make user ORG=acme EMAIL=a@b
 
 .PHONY: test lint
 test: lint chromium ## Everything that CI checks
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not alone" $(ARGS) $(OR_NOTHING)
+	$(BIN)/python -m pytest -m alone $(ARGS) $(OR_NOTHING)
+
+# Each worker has servers of its own, which want a core with it.
+WORKERS ?= 2
+# What ARGS choose may lie in one half only.
+OR_NOTHING := || [ $$? -eq 5 ]
 
 .PHONY: soak
 soak: install-dev ## The cases in their long forms (a quarter of an hour or more)

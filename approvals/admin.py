@@ -1,4 +1,4 @@
-"""Approvals and votes, to read. Deciding is not possible here: only the board shows what is decided on."""
+"""Approvals, effects and policy, to read. The board decides and edits, where what is decided on is shown."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.contrib import admin
 
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 
-from .models import Approval, Vote
+from .models import Approval, Effect, PolicyRule, ToolEntry, Vote
 
 
 class VoteInline(AuditInline):
@@ -27,13 +27,15 @@ class ApprovalAdmin(AuditAdmin):
         "printed_id",
         "__str__",
         "status",
+        "risk",
         "decision",
+        "granted",
         "decided_by_user",
         "task",
         "created_at",
         "expires_at",
     )
-    list_filter = ("status", "required_role", OrganizationFilter)
+    list_filter = ("status", "kind", "risk", "required_role", OrganizationFilter)
     list_select_related = ("task", "decided_by_user")
     search_fields = ("question", "task__title")
     id_columns = ("pk", "task_id", "run_id", "requested_by_id", "decided_by_user_id")
@@ -58,3 +60,63 @@ class VoteAdmin(AuditAdmin):
     def log_of(self, obj: Vote) -> dict[str, Any]:
         """What happened to the approval."""
         return {"subject_id": obj.approval_id}
+
+
+@admin.register(Effect)
+class EffectAdmin(AuditAdmin):
+    """Attempts to act on the world, and what came of them."""
+
+    list_display = (
+        "printed_id",
+        "__str__",
+        "kind",
+        "status",
+        "code",
+        "principal",
+        "task",
+        "epoch",
+        "late",
+        "created_at",
+        "outcome_at",
+    )
+    list_filter = ("status", "kind", "late", OrganizationFilter)
+    list_select_related = ("principal", "task")
+    search_fields = ("effect_key", "action_digest", "task__title", "principal__name")
+    id_columns = ("pk", "task_id", "run_id", "lease_id", "principal_id", "approval_id")
+
+    def log_of(self, obj: Effect) -> dict[str, Any]:
+        """What happened to it."""
+        return {"subject_id": obj.pk} | ({"task_id": obj.task_id} if obj.task_id else {})
+
+
+@admin.register(PolicyRule)
+class PolicyRuleAdmin(AuditAdmin):
+    """Rules, those that have ended too."""
+
+    list_display = (
+        "printed_id",
+        "rank",
+        "decision",
+        "tool",
+        "server",
+        "kind",
+        "agent",
+        "required_role",
+        "made_by",
+        "created_at",
+        "expires_at",
+        "ended_at",
+    )
+    list_filter = ("decision", ("ended_at", admin.EmptyFieldListFilter), OrganizationFilter)
+    list_select_related = ("agent", "made_by")
+    search_fields = ("tool", "server", "note", "made_by__email")
+    id_columns = ("pk", "agent_id", "made_from_id", "made_by_id")
+
+
+@admin.register(ToolEntry)
+class ToolEntryAdmin(AuditAdmin):
+    """The tool list, with lines that have ended."""
+
+    list_display = ("printed_id", "rank", "tool", "server", "kind", "created_at", "ended_at")
+    list_filter = ("kind", ("ended_at", admin.EmptyFieldListFilter), OrganizationFilter)
+    search_fields = ("tool", "server")

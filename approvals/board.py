@@ -1,37 +1,129 @@
-"""Deciding on the board: the click on one of an approval's options."""
+"""Approvals on the board: the list, the page of one, and the clicks on them."""
 
+from typing import Any
 from uuid import UUID
 
+from django import forms as django_forms
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.urls import path, reverse
 
 from coordination.board import errors, forms, seats
 from coordination.board.answers import act
 from coordination.board.doors import door
+from coordination.locks import clock
+from coordination.models import Role
 from titen.api.ids import path_id, public_id
-from titen.errors import Refused
+from titen.errors import Refused, not_found
 
-from .decisions import decide
-from .models import Approval
+from . import outcomes, pages_fragments, pages_many, pages_one
+from .decisions import decide, lift_denial
+from .models import Approval, ApprovalStatus, Effect, EffectStatus, Risk
+
+
+class Reconcile(django_forms.Form):
+    """What came of an effect, and how one knows."""
+
+    outcome = django_forms.ChoiceField(choices=[(each.value, each.label) for each in outcomes.FOUND_OUT])
+    note = forms.Text(max_length=4000)
+
+
+@door("GET", "HEAD")
+def list_page(request: HttpRequest) -> HttpResponse:
+    """The approvals of one organization."""
+    seat = seats.take(request)
+    if seat is None:
+        raise not_found()
+    wanted = pages_many.wanted(seat.organization.pk, request.GET.dict())
+    shown = pages_many.read(wanted)
+    query = request.GET.copy()
+    query["org"] = seat.slug
+    words = {
+        "seat": seat,
+        "state": shown,
+        "statuses": ApprovalStatus.values,
+        "risks": list(reversed(Risk.values)),
+        "sections": pages_fragments.render_list(shown, seat.role).values(),
+        "stream": f"/live/approvals?{query.urlencode()}",
+        "now": clock(),
+        "here": "approvals",
+    }
+    return render(request, "approvals/index.html", words)
+
+
+@door("GET", "HEAD")
+def page(request: HttpRequest, approval_id: str) -> HttpResponse:
+    """Everything that one needs to decide one approval."""
+    key = path_id("appr", approval_id)
+    seat = seats.at(request, _known(key)["organization_id"])
+    shown = pages_one.read(seat.organization.pk, key)
+    if shown is None:
+        raise not_found()
+    parts = pages_fragments.render_page(shown, seat.role)
+    words = {
+        **shown.words,
+        "seat": seat,
+        "state": shown,
+        "fixed": pages_one.read_fixed(key),
+        "parts": {name.replace("-", "_"): html for name, html in parts.items()},
+        "stream": f"/live/approval?id={public_id('appr', key)}",
+        "now": clock(),
+        "here": "approvals",
+    }
+    return render(request, "approvals/page.html", words)
+
+
+def _known(approval_id: UUID) -> dict[str, Any]:
+    """Where an approval belongs; nowhere when there is none."""
+    known = Approval.objects.filter(pk=approval_id).values("organization_id", "task_id").first()
+    return dict(known or {"organization_id": None, "task_id": None})
+
+
+def _back(task_id: UUID | None) -> str:
+    return reverse("task", args=[public_id("task", task_id)]) if task_id else reverse("board")
 
 
 @door("POST")
 def decide_view(request: HttpRequest, approval_id: str) -> HttpResponse:
     """A human's click on one of the options."""
     approval = path_id("appr", approval_id)
-    known = Approval.objects.filter(pk=approval).values("organization_id", "task_id").first()
-    seat = seats.at(request, known["organization_id"] if known else None)
+    known = _known(approval)
+    seat = seats.at(request, known["organization_id"])
 
     def work() -> str:
         decided = decide(seat.caller, approval, **forms.read(forms.Decide, request))
         return f"You decided “{decided.decision}”."
 
-    back = (
-        reverse("task", args=[public_id("task", known["task_id"])])
-        if known and known["task_id"]
-        else reverse("board")
-    )
+    back = _back(known["task_id"])
     return act(request, seat, work, back=back, explain=lambda refused: explain(refused, approval))
+
+
+@door("POST")
+def lift_view(request: HttpRequest, approval_id: str) -> HttpResponse:
+    """A human takes a denial back."""
+    approval = path_id("appr", approval_id)
+    seat = seats.at(request, _known(approval)["organization_id"], Role.OPERATOR)
+
+    def work() -> str:
+        lift_denial(seat.caller, approval)
+        return "Lifted. It may be asked about again; nothing is granted."
+
+    return act(request, seat, work, back=reverse("approval", args=[approval_id]))
+
+
+@door("POST")
+def reconcile_view(request: HttpRequest, effect_id: str) -> HttpResponse:
+    """A human says what came of an effect."""
+    effect = path_id("eff", effect_id)
+    known = Effect.objects.filter(pk=effect).values("organization_id", "task_id").first()
+    seat = seats.at(request, known["organization_id"] if known else None, Role.OPERATOR)
+
+    def work() -> str:
+        values = forms.read(Reconcile, request)
+        outcomes.reconcile(seat.caller, effect, outcome=EffectStatus(values["outcome"]), note=values["note"])
+        return "Recorded."
+
+    return act(request, seat, work, back=_back(known["task_id"] if known else None))
 
 
 def explain(refused: Refused, approval_id: UUID) -> str:
@@ -47,4 +139,10 @@ def explain(refused: Refused, approval_id: UUID) -> str:
     return f"It was {approval.status} at {ended}. Your click changed nothing."
 
 
-urlpatterns = [path("approvals/<str:approval_id>/decide", decide_view, name="decide")]
+urlpatterns = [
+    path("approvals", list_page, name="approvals"),
+    path("approvals/<str:approval_id>", page, name="approval"),
+    path("approvals/<str:approval_id>/decide", decide_view, name="decide"),
+    path("approvals/<str:approval_id>/lift", lift_view, name="lift-denial"),
+    path("effects/<str:effect_id>/reconcile", reconcile_view, name="reconcile-effect"),
+]

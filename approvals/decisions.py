@@ -4,14 +4,30 @@ from uuid import UUID
 
 from django.db import transaction
 
+from coordination import events
 from coordination.callers import Caller
-from coordination.models import Role
+from coordination.models import Membership, Organization, Role
 from titen.errors import Refused, invalid
 
+from . import options
 from .models import Approval, ApprovalStatus
 from .requests import close, end_without_decision, hold_approval, refuse_unless_pending
 
 MAX_REASON = 2000
+
+
+def require_human(caller: Caller) -> None:
+    """Refuse everybody but a person in a browser session."""
+    if not caller.is_human or caller.role is None or caller.user_id is None:
+        raise Refused("FORBIDDEN", "Only a human decides, on the board. An API key cannot.")
+
+
+def require_role_for(caller: Caller, approval: Approval) -> None:
+    """Refuse who is below the role that policy wants for this approval."""
+    if not Role(caller.role or Role.VIEWER).includes(Role(approval.required_role)):
+        raise Refused(
+            "FORBIDDEN", f"Deciding this needs the role {approval.required_role}; you are {caller.role}."
+        )
 
 
 def decide(
@@ -23,21 +39,21 @@ def decide(
     transaction. Raises `Refused`: FORBIDDEN for a key or a lower role, APPROVAL_EXPIRED, CONFLICT with
     who decided what, DIGEST_MISMATCH.
     """
-    if not caller.is_human or caller.role is None or caller.user_id is None:
-        raise Refused("FORBIDDEN", "Only a human decides, on the board. An API key cannot.")
+    require_human(caller)
     approval, held = hold_approval(caller.organization_id, approval_id)
-    if not Role(caller.role).includes(Role(approval.required_role)):
-        raise Refused(
-            "FORBIDDEN", f"Deciding this needs the role {approval.required_role}; you are {caller.role}."
-        )
+    require_role_for(caller, approval)
     refuse_unless_pending(approval, held)
     if shown_digest != approval.digest:
         raise Refused("DIGEST_MISMATCH", details={"digest": approval.digest})
-    if option not in approval.options:
-        raise invalid("option", f"must be exactly one of {', '.join(repr(o) for o in approval.options)}.")
+    refuse_self_approval(caller, approval)
+    offered = options.read(approval.options, for_action=approval.action is not None)
+    place = next((place for place, each in enumerate(offered) if each.value == option), None)
+    if place is None:
+        raise invalid("option", f"must be exactly one of {', '.join(repr(each.value) for each in offered)}.")
     count = Approval.objects.filter(pk=approval.pk, status=ApprovalStatus.PENDING).update(
         status=ApprovalStatus.DECIDED,
         decision=option,
+        granted=offered[place].grants,
         reason=reason,
         decided_by_user_id=caller.user_id,
         ended_at=held.at,
@@ -50,8 +66,58 @@ def decide(
         held,
         actor_id=caller.principal_id,
         kind="approval.decided",
-        option=approval.options.index(option),
+        option=place,
+        granted=approval.granted,
     )
+    return approval
+
+
+def refuse_self_approval(caller: Caller, approval: Approval) -> None:
+    """Where the organization forbids it, an agent's owner does not decide what the agent asks."""
+    role = Role(approval.required_role)
+    if approval.requested_by.owner_id == caller.user_id and self_approval_is_forbidden(
+        approval.organization, role
+    ):
+        raise Refused(
+            "FORBIDDEN",
+            f"You own {approval.requested_by.name}, and this organization forbids deciding for one's own"
+            " agents. Another approver can.",
+        )
+
+
+def self_approval_is_forbidden(organization: Organization, role: Role = Role.APPROVER) -> bool:
+    """True where the flag stands and somebody else could decide what needs `role`."""
+    return organization.forbid_self_approval and deciders(organization.pk, role) > 1
+
+
+def deciders(organization_id: UUID, role: Role = Role.APPROVER) -> int:
+    """How many people of an organization have at least this role."""
+    members = Membership.objects.filter(organization_id=organization_id, ended_at=None, user__is_active=True)
+    return members.filter(role__in=[each for each in Role if each.includes(role)]).count()
+
+
+def lift_denial(caller: Caller, approval_id: UUID) -> Approval:
+    """A human takes a denial back: the action may be asked about again. It grants nothing.
+
+    Who may decide the approval may lift its denial. `CONFLICT` when there is none that holds.
+    """
+    require_human(caller)
+    approval, held = hold_approval(caller.organization_id, approval_id)
+    require_role_for(caller, approval)
+    if approval.granted is not False or approval.denial_lifted_at is not None:
+        raise Refused("CONFLICT", "There is no denial to lift.", details={"state": approval.status})
+    Approval.objects.filter(pk=approval.pk).update(denial_lifted_at=held.at, denial_lifted_by=caller.user_id)
+    events.record(
+        "approval.denial_lifted",
+        organization_id=approval.organization_id,
+        actor_id=caller.principal_id,
+        task_id=approval.task_id,
+        run_id=approval.run_id,
+        subject_id=approval.pk,
+        epoch=approval.epoch,
+        approval=approval.status,
+    )
+    approval.refresh_from_db()
     return approval
 
 

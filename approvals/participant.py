@@ -8,9 +8,9 @@ from coordination.models import Task
 from coordination.models.fields import ClockNow
 from coordination.participants import Card
 
-from . import cards
-from .models import DECIDED, Approval, ApprovalStatus
-from .shapes import approval_json
+from . import cards, effect_cards, grants, outcomes, pages_fragments
+from .models import DECIDED, Approval, ApprovalStatus, Effect
+from .shapes import approval_json, effect_json
 
 
 class ApprovalsParticipant:
@@ -33,6 +33,11 @@ class ApprovalsParticipant:
                 approval=ApprovalStatus.CANCELLED,
                 because=because,
             )
+        grants.void_all(task.pk, because=because, actor_id=actor_id)
+
+    def run_ended(self, run_ids: list[UUID]) -> None:
+        """What the run attempted and nobody reported is unknown."""
+        outcomes.run_ended(run_ids)
 
     def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
         """The ended approvals of the run's task, oldest first."""
@@ -44,9 +49,13 @@ class ApprovalsParticipant:
         return {"resolved_approvals": [approval_json(approval) for approval in ended]}
 
     def context(self, task: Task) -> dict[str, Any]:
-        """Decided approvals, for whoever works on the task next."""
+        """Decided approvals, and effects whose outcome is not known, for whoever works on the task next."""
         decided = Approval.objects.filter(task=task, status__in=DECIDED).order_by("ended_at")
-        return {"approvals": [approval_json(approval) for approval in decided]}
+        open_ones = Effect.objects.filter(task=task, status__in=outcomes.OPEN).order_by("pk")
+        return {
+            "approvals": [approval_json(approval) for approval in decided],
+            "effects": [effect_json(effect, private=True) for effect in open_ones],
+        }
 
     def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:
         """The pending approvals."""
@@ -55,3 +64,15 @@ class ApprovalsParticipant:
     def task_cards(self, task_id: UUID) -> list[Card]:
         """All approvals of a task."""
         return cards.task_cards(task_id)
+
+    def task_effects(self, task_id: UUID) -> list[Card]:
+        """The effects of a task."""
+        return effect_cards.task_effects(task_id)
+
+    def notices(self, organization_id: UUID) -> list[Card]:
+        """What who decides should know."""
+        return cards.notices(organization_id)
+
+    def page(self, address: str, organization_id: UUID, role: str) -> dict[str, str] | None:
+        """The list of approvals, and the page of one."""
+        return pages_fragments.at(address, organization_id, role)

@@ -1,7 +1,5 @@
 """Asking humans: the request of an approval, and its withdrawal."""
 
-import hashlib
-import json
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,36 +8,39 @@ from django.conf import settings
 
 from coordination import blockers, events
 from coordination.callers import Caller
+from coordination.canonical import digest
 from coordination.comments import refuse_unless_holder
-from coordination.locks import Held, clock, hold_task
-from coordination.models import Blocker, BlockerKind, Run
+from coordination.database import fetch
+from coordination.locks import Held, clock, hold_able, hold_task
+from coordination.models import Blocker, BlockerKind, Role, Run
 from coordination.tasks import refuse_unless
 from coordination.times import deadline
+from titen.api.ids import public_id
 from titen.errors import Refused, invalid, not_found
 
-from .models import Approval, ApprovalStatus
+from . import grants, policy
+from .actions import Action
+from .models import Approval, ApprovalStatus, Decision, Risk
+from .options import FOR_ACTIONS, Option, check
+from .policy import Verdict, higher
 
-MAX_OPTIONS = 20
-MAX_OPTION_LENGTH = 200
-
-
-def check_options(options: list[str]) -> None:
-    """Refuse option lists that a human could not choose from: 2 to 20, short, and plainly different."""
-    if not 2 <= len(options) <= MAX_OPTIONS:
-        raise invalid("options", f"must hold between 2 and {MAX_OPTIONS} options.")
-    for option in options:
-        if not option.strip() or option != option.strip() or len(option) > MAX_OPTION_LENGTH:
-            raise invalid(
-                "options", f"each must be 1 to {MAX_OPTION_LENGTH} characters without outer blanks."
-            )
-    if len({option.casefold() for option in options}) != len(options):
-        raise invalid("options", "must differ by more than upper and lower case.")
+# Pending at once. More are noise: the human who has to read them stops reading.
+PENDING_OF_A_TASK = 5
+PENDING_OF_A_PRINCIPAL = 20
+VALID_FOR_SECONDS = 3600
+VALID_FOR_LIMIT = 30 * 86_400
 
 
-def question_digest(question: str, options: list[str]) -> str:
-    """What a human was shown, as 64 hexadecimal digits: SHA-256 over question and options."""
-    text = json.dumps([question, options], ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def shown_digest(question: str, context: str, options: list[Any], action: Action | None) -> str:
+    """Of what a human was shown, as 64 hexadecimal digits: SHA-256 over its canonical JSON."""
+    return digest(
+        {
+            "question": question,
+            "context": context,
+            "options": options,
+            "action": action.content if action else None,
+        }
+    )
 
 
 def request(
@@ -48,22 +49,40 @@ def request(
     run_id: UUID,
     epoch: int,
     question: str,
-    options: list[str],
+    options: list[Any] | None = None,
     context: str = "",
+    action: Action | None = None,
+    risk: Risk | None = None,
+    on_expiry: str | None = None,
+    valid_for_seconds: int = VALID_FOR_SECONDS,
     expires_at: datetime | None = None,
     expires_in_seconds: int | None = None,
 ) -> Approval:
     """The holder of a run asks; its task is blocked until the approval ends, and the run waits.
 
-    The approval ends after 24 hours unless `expires_at` (or `expires_in_seconds`) says otherwise.
+    With an `action` a decision grants exactly that, once, within `valid_for_seconds`; policy sets risk, role
+    and usual time, and `risk` can only raise it. `on_expiry` names an option that does not grant. Raises
+    `Refused`: POLICY_DENIED, APPROVAL_DENIED while a denial of the action holds, APPROVAL_PENDING when it is
+    asked already, CONFLICT when it is granted already, RATE_LIMITED with what is pending.
     """
-    check_options(options)
+    offered = FOR_ACTIONS if options is None and action is not None else options or []
+    found = check(offered, for_action=action is not None)
+    check_on_expiry(on_expiry, found)
     run = Run.objects.filter(pk=run_id, organization_id=caller.organization_id).first()
     if run is None:
         raise not_found()
+    hold_able(caller)
+    # One request of a principal at a time, so that the count holds.
+    fetch(
+        "SELECT pg_advisory_xact_lock(hashtextextended(%(name)s, 0))::text",
+        {"name": f"asks {caller.principal_id}"},
+    )
     held = hold_task(caller.organization_id, run.task_id, for_holder=True)
-    refuse_unless_holder(held, caller, run_id, epoch, "ask")
+    holder = refuse_unless_holder(held, caller, run_id, epoch, "ask")
     refuse_unless(held.task, "ask")
+    verdict = _judge(holder, held, action) if action is not None else None
+    _refuse_flood(caller, held)
+    usual = verdict.expires_in_seconds if verdict else None
     approval = Approval.objects.create(
         organization_id=caller.organization_id,
         task=held.task,
@@ -72,14 +91,22 @@ def request(
         requested_by_id=caller.principal_id,
         question=question,
         context=context,
-        options=options,
-        digest=question_digest(question, options),
+        options=offered,
+        digest=shown_digest(question, context, offered, action),
+        action=action.content if action else None,
+        action_digest=action.digest if action else None,
+        kind=verdict.kind if verdict else "",
+        risk=_risk(verdict, risk),
+        verdict=verdict.record() if verdict else None,
+        required_role=verdict.required_role if verdict else Role.APPROVER,
+        on_expiry=on_expiry,
+        valid_for_seconds=valid_for_seconds,
         expires_at=deadline(
             held.at,
             expires_at=expires_at,
             expires_in_seconds=expires_in_seconds,
-            default_seconds=settings.APPROVAL_DEFAULT_SECONDS,
-            longest_seconds=settings.APPROVAL_MAXIMUM_SECONDS,
+            default_seconds=usual or settings.APPROVAL_DEFAULT_SECONDS,
+            longest_seconds=usual or settings.APPROVAL_MAXIMUM_SECONDS,
         ),
         created_at=held.at,
     )
@@ -92,6 +119,69 @@ def request(
     )
     blockers.record_blocked(held, blocker, actor_id=caller.principal_id, kind="approval.requested")
     return approval
+
+
+def check_on_expiry(value: str | None, options: list[Option]) -> None:
+    """The fallback is one of the options, and none that grants."""
+    if value is None:
+        return
+    option = next((option for option in options if option.value == value), None)
+    if option is None:
+        raise invalid("on_expiry", "must be the value of one of the options.")
+    if option.grants:
+        raise invalid("on_expiry", "must not grant: nobody would have decided it.")
+
+
+def _risk(verdict: Verdict | None, wished: Risk | None) -> Risk:
+    floor = verdict.risk if verdict else Risk.LOW
+    return higher(floor, wished or (floor if verdict else Risk.MEDIUM))
+
+
+def _judge(holder: Run, held: Held, action: Action) -> Verdict:
+    """Policy's word on what is asked. Refused where a human's answer would change nothing."""
+    verdict = policy.judge(holder.principal, action)
+    if verdict.decision == Decision.DENY:
+        raise policy_denied(verdict)
+    no = grants.denial(
+        organization_id=held.task.organization_id,
+        principal_id=holder.principal_id,
+        task_id=held.task.pk,
+        digest=action.digest,
+    )
+    if no is not None:
+        raise grants.denied(no)
+    for earlier in grants.hold_all(held.task.pk, action.digest):
+        about = {"approval_id": public_id("appr", earlier.pk), "status": earlier.status}
+        if earlier.status == ApprovalStatus.PENDING and earlier.expires_at > held.at:
+            raise Refused("APPROVAL_PENDING", details=about)
+        if grants.is_usable(earlier, held.at):
+            raise Refused(
+                "CONFLICT", "This is approved already. Authorize the effect; do not ask again.", details=about
+            )
+    return verdict
+
+
+def policy_denied(verdict: Verdict) -> Refused:
+    """Policy's no, with the rule."""
+    rule = verdict.record()["rule"]
+    return Refused("POLICY_DENIED", rule=rule["id"], details={"rule": rule, "final": True})
+
+
+def _refuse_flood(caller: Caller, held: Held) -> None:
+    # What has run out waits for nobody, whether or not that is written down.
+    pending = Approval.objects.filter(status=ApprovalStatus.PENDING, expires_at__gt=held.at)
+    for found, limit, words in (
+        (pending.filter(task=held.task), PENDING_OF_A_TASK, "This task has"),
+        (pending.filter(requested_by_id=caller.principal_id), PENDING_OF_A_PRINCIPAL, "You have"),
+    ):
+        ids = [public_id("appr", key) for key in found.order_by("pk").values_list("pk", flat=True)[:limit]]
+        if len(ids) >= limit:
+            raise Refused(
+                "RATE_LIMITED",
+                f"{words} {limit} pending approvals. Wait for a decision, or cancel one of them.",
+                details={"pending": ids},
+                retry_after=60,
+            )
 
 
 def hold_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, Held]:

@@ -5,14 +5,16 @@ from typing import Any
 from coordination.times import stamp
 from titen.api.ids import maybe_id, public_id
 
-from .models import Approval, ApprovalStatus
+from .models import Approval, ApprovalStatus, Effect
 
 
-def approval_json(approval: Approval, *, expired: bool = False) -> dict[str, Any]:
-    """The public fields. `expired` shows a pending one whose time is over as what it is."""
-    status = (
-        ApprovalStatus.EXPIRED if expired and approval.status == ApprovalStatus.PENDING else approval.status
-    )
+def approval_json(approval: Approval, *, expired: bool = False, private: bool = True) -> dict[str, Any]:
+    """The public fields. `expired` shows a pending one whose time is over as what it is.
+
+    Not `private`: without the arguments of its action, whose digest stays.
+    """
+    ran_out = expired and approval.status == ApprovalStatus.PENDING
+    status = ApprovalStatus.EXPIRED if ran_out else approval.status
     return {
         "id": public_id("appr", approval.pk),
         "task_id": maybe_id("task", approval.task_id),
@@ -23,12 +25,53 @@ def approval_json(approval: Approval, *, expired: bool = False) -> dict[str, Any
         "context": approval.context,
         "options": approval.options,
         "digest": approval.digest,
+        "action": _action_json(approval.action, private),
+        "action_digest": approval.action_digest,
+        "kind": approval.kind or None,
+        "risk": approval.risk,
+        "on_expiry": approval.on_expiry,
+        "valid_for_seconds": approval.valid_for_seconds,
         "required_role": approval.required_role,
         "status": str(status),
         "decision": approval.decision,
+        "granted": approval.granted,
+        "final": approval.granted is False and approval.denial_lifted_at is None,
+        "fallback": approval.on_expiry if status == ApprovalStatus.EXPIRED else None,
         "reason": approval.reason,
         "decided_by_user_id": maybe_id("user", approval.decided_by_user_id),
         "created_at": stamp(approval.created_at),
         "expires_at": stamp(approval.expires_at),
-        "ended_at": stamp(approval.expires_at if expired else approval.ended_at),
+        "ended_at": stamp(approval.expires_at if ran_out else approval.ended_at),
+        "closed_at": stamp(approval.closed_at),
     }
+
+
+def effect_json(effect: Effect, *, private: bool) -> dict[str, Any]:
+    """An effect. Not `private`: without the arguments of its action."""
+    return {
+        "id": public_id("eff", effect.pk),
+        "task_id": maybe_id("task", effect.task_id),
+        "run_id": maybe_id("run", effect.run_id),
+        "lease_id": public_id("lease", effect.lease_id),
+        "principal_id": public_id("agent", effect.principal_id),
+        "epoch": effect.epoch,
+        "effect_key": effect.effect_key,
+        "action": _action_json(effect.action, private),
+        "action_digest": effect.action_digest,
+        "kind": effect.kind,
+        "status": effect.status,
+        "code": effect.code or None,
+        "verdict": effect.verdict,
+        "approval_id": maybe_id("appr", effect.approval_id),
+        "late": effect.late,
+        "note": effect.note,
+        "reconciled_by_user_id": maybe_id("user", effect.reconciled_by_id),
+        "created_at": stamp(effect.created_at),
+        "outcome_at": stamp(effect.outcome_at),
+    }
+
+
+def _action_json(action: dict[str, Any] | None, private: bool) -> dict[str, Any] | None:
+    if action is None or private:
+        return action
+    return {**action, "arguments": None}

@@ -2,17 +2,13 @@
 
 from uuid import UUID
 
-from django.conf import settings
-
 from titen.errors import Refused, not_found
 
-from . import blockers, events
+from . import blockers, events, standing
 from .callers import Caller
 from .leases import renew_human
 from .locks import Held, hold_task
 from .models import Blocker, BlockerKind, Comment, Run, Task
-from .runs import CERTAIN, judge_standing
-from .shapes import certainty
 from .tasks import refuse_unless
 
 
@@ -23,14 +19,14 @@ def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, v
     )
     if run is None or run.task_id != held.task.pk:
         raise not_found()
-    unsure = verb in CERTAIN and not caller.is_human
-    unsure = unsure and certainty(run.lease, held.at, settings.JEOPARDY_SHARE) == "jeopardy"
+    row = standing.of_lease(run.lease, held.at)
+    # A person who holds a task is there, however long ago the last word was.
+    unsure = row["jeopardy"] and verb in standing.OF_A_RUN.refused and not caller.is_human
     if held.run is not None and held.run.pk == run_id and held.lease is not None:
         live = held.lease_is_live and held.lease.epoch == epoch
         if live and not unsure and held.run.principal_id == caller.principal_id:
             return held.run
-    lease = run.lease
-    row = {
+    row |= {
         "caller_id": caller.principal_id,
         "organization_id": caller.organization_id,
         "run_id": run.pk,
@@ -39,14 +35,9 @@ def refuse_unless_holder(held: Held, caller: Caller, run_id: UUID, epoch: int, v
         "task_id": held.task.pk,
         "task_status": held.task.status,
         "open_effects": held.task.open_effects,
-        "lease_id": lease.pk,
-        "epoch": lease.epoch,
-        "ended_at": lease.ended_at,
-        "end_reason": lease.end_reason,
-        "expired": lease.expires_at <= held.at,
         "jeopardy": unsure,
     }
-    refused = judge_standing(row, epoch, verb)
+    refused = standing.judge(row, epoch, verb)
     refused.trace = (row, verb)
     raise refused
 

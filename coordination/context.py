@@ -14,7 +14,7 @@ LIMIT_BYTES = 256 * 1024
 RUNS = 10
 COMMENTS = 50
 # The parts that are cut, in this order. States go first: whoever has their ids can read them elsewhere.
-LISTS = ("comments", "attempts", "dependencies", "approvals")
+LISTS = ("comments", "attempts", "dependencies", "approvals", "effects")
 
 
 def gather(task: Task) -> dict[str, Any]:

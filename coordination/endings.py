@@ -20,6 +20,10 @@ FRUITLESS_SENTENCE = (
 )
 
 
+# An effect without an outcome becomes unknown with its run, in a statement of its own.
+SETTLED = "(t.unreported_effects = 0 OR %(settles)s)"
+
+
 @dataclass(frozen=True)
 class Ending:
     """What one verb does to the task, the lease and the run. The SQL reads `t` (task) and `g` (guard)."""
@@ -47,7 +51,7 @@ ENDINGS = {
         run="",
     ),
     "fail": Ending(
-        guard="true",
+        guard=SETTLED,
         stuck="(NOT %(retryable)s OR t.attempt_count + 1 >= t.max_attempts)",
         sentence=f"CASE WHEN %(retryable)s THEN {BLOCKED_SENTENCE.format(count='t.attempt_count + 1', limit='t.max_attempts')}"
         f" ELSE {FINAL_SENTENCE} END",
@@ -59,7 +63,7 @@ ENDINGS = {
         run=", error = %(error)s",
     ),
     "release": Ending(
-        guard="true",
+        guard=SETTLED,
         stuck=f"(g.fruitless AND t.fruitless_ends + 1 >= {FRUITLESS_LIMIT})",
         sentence=FRUITLESS_SENTENCE,
         task="""last_run_end = 'released',
@@ -115,7 +119,7 @@ def end_run(verb: str, *, caller: str, claim_next: bool = False) -> str:
     SELECT g.*, {ending.stuck} AS stuck, {ending.sentence} AS sentence
     FROM guarded g JOIN task_held t ON t.id = g.task_id
 ), task_moved AS (
-    UPDATE coordination_task t SET {status}{ending.task}
+    UPDATE coordination_task t SET unreported_effects = 0, {status}{ending.task}
     FROM allowed g WHERE t.id = g.task_id
     RETURNING t.id, t.organization_id, t.status, t.attempt_count, t.finished_at, t.backoff_until, t.title
 ), blocker AS (

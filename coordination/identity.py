@@ -79,10 +79,12 @@ def configure(
     *,
     actor_id: UUID | None = None,
     user_id: UUID | None = None,
+    kind: str = "organization.configured",
 ) -> Organization:
     """Change an organization's policy flags and its default lease TTL (seconds); each by its column's name.
 
-    The event holds what was and what is, of what changed. `VALIDATION_ERROR` for a TTL out of range.
+    The event, of this `kind`, holds what was and what is, of what changed. `VALIDATION_ERROR` for a TTL out of
+    range.
     """
     unknown = sorted(set(changes) - set(CONFIGURABLE))
     if unknown:
@@ -95,7 +97,7 @@ def configure(
         now = {name: changes[name] for name in was}
         Organization.objects.filter(pk=held.pk).update(**now)
         events.record(
-            "organization.configured",
+            kind,
             organization_id=held.pk,
             actor_id=actor_id,
             was=was,

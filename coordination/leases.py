@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F
 
-from . import events
+from . import events, participants
 from .locks import Held, clock
 from .models import (
     GrantReason,
@@ -105,9 +105,10 @@ def end_lease(
         raise ValueError("the task has no open run")
     Lease.objects.filter(pk=lease.pk).update(ended_at=held.at, end_reason=reason)
     Run.objects.filter(pk=run.pk).update(status=run_status, ended_at=held.at)
-    Task.objects.filter(pk=run.task_id).update(last_run_end=run_status)
+    unreported = held.task.unreported_effects
+    Task.objects.filter(pk=run.task_id).update(last_run_end=run_status, unreported_effects=0)
     run.status, run.ended_at = run_status, held.at
-    held.task.last_run_end = run_status
+    held.task.last_run_end, held.task.unreported_effects = run_status, 0
     events.record(
         event,
         organization_id=run.organization_id,
@@ -121,6 +122,8 @@ def end_lease(
         lease=reason,
         **data,
     )
+    if unreported:
+        participants.run_ended([run.pk])
     held.run = held.lease = None
 
 

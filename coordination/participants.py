@@ -17,7 +17,7 @@ class Card:
 
     `context` fills `template` and holds plain values, so that equal cards render equally. `key` is
     the DOM id, `role` who may answer, `until` the moment at which the card changes by itself; `open`
-    is false once it has been answered or came to nothing.
+    is false once it has been answered or came to nothing. `task_id` is printed; empty without a task.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Card:
     role: str
     until: datetime | None = None
     open: bool = True
+    task_id: str = ""
 
 
 class Participant(Protocol):
@@ -34,6 +35,9 @@ class Participant(Protocol):
 
     def task_ended(self, task: Task, *, because: str, actor_id: UUID) -> None:
         """The task was cancelled or taken over: what was still open for it ends."""
+
+    def run_ended(self, run_ids: list[UUID]) -> None:
+        """These runs ended in any way but success, with effects that have no outcome; their tasks are locked."""
 
     def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
         """Parts of the heartbeat's answer, for a run that has asked something."""
@@ -47,6 +51,15 @@ class Participant(Protocol):
     def task_cards(self, task_id: UUID) -> list[Card]:
         """All that humans were asked about one task, oldest first, open or not."""
 
+    def task_effects(self, task_id: UUID) -> list[Card]:
+        """What was attempted on the world for one task, newest first; open while its outcome is not known."""
+
+    def notices(self, organization_id: UUID) -> list[Card]:
+        """What everybody of a role should know who looks at the board."""
+
+    def page(self, address: str, organization_id: UUID, role: str) -> dict[str, str] | None:
+        """The fragments of the page at an address (path and query), None when it is not one of theirs."""
+
 
 _participants: list[Participant] = []
 
@@ -59,3 +72,14 @@ def register(participant: Participant) -> None:
 def everyone() -> list[Participant]:
     """The participants, in the order of their registration."""
     return _participants
+
+
+def notices(organization_id: UUID) -> tuple[Card, ...]:
+    """What everyone has to say on the board."""
+    return tuple(card for participant in everyone() for card in participant.notices(organization_id))
+
+
+def run_ended(run_ids: list[UUID]) -> None:
+    """Tell everyone of runs that ended with effects that have no outcome, in the transaction of their end."""
+    for participant in everyone():
+        participant.run_ended(run_ids)

@@ -7,17 +7,14 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from titen.api.ids import public_id
-from titen.errors import Refused, invalid, not_found
+from titen.errors import Refused, invalid
 
-from . import endings, events, participants, statements
+from . import endings, events, participants, standing, statements
 from .callers import Credential
 from .claims import check_ttl, claim
 from .database import Row, fetch, fetch_all
 from .models import Comment, Run
 from .versions import WORK, add_version, weigh
-
-# What only the holder of a certain lease does.
-CERTAIN = ("complete", "hand_off")
 
 _SATISFY = """
 WITH freed AS (
@@ -154,6 +151,7 @@ def _end(
         "capabilities": capabilities,
         "ttl": check_ttl(ttl_seconds),
         "frees": False,
+        "settles": False,
         **extra,
     }
     row = fetch(endings.end_run(verb, caller=credential.clause, claim_next=claim_next), params)
@@ -165,12 +163,11 @@ def _end(
                 else claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
             )
         return row
-    if verb == "complete":
-        row = _complete_and_free(credential, params)
-        if row is not None:
-            if claim_next:
-                row["next"] = claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
-            return row
+    row = (_complete_and_free if verb == "complete" else _end_and_settle)(verb, credential, params)
+    if row is not None:
+        if claim_next:
+            row["next"] = claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+        return row
     raise refusal(
         credential,
         run_id,
@@ -181,7 +178,16 @@ def _end(
     )
 
 
-def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | None:
+def _end_and_settle(verb: str, credential: Credential, params: dict[str, Any]) -> Row | None:
+    """End a run whose effects have no outcome yet: they become unknown with it."""
+    with transaction.atomic():
+        row = fetch(endings.end_run(verb, caller=credential.clause), {**params, "settles": True})
+        if row is not None:
+            participants.run_ended([row["ended_run_id"]])
+    return row
+
+
+def _complete_and_free(verb: str, credential: Credential, params: dict[str, Any]) -> Row | None:
     """Complete a task that others wait for.
 
     Whoever makes a dependent counts itself on this task's row. So that count is true once the row is
@@ -189,7 +195,7 @@ def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | 
     the lock: they are freed in a statement of their own.
     """
     with transaction.atomic():
-        row = fetch(endings.end_run("complete", caller=credential.clause), {**params, "frees": True})
+        row = fetch(endings.end_run(verb, caller=credential.clause), {**params, "frees": True})
         if row is not None:
             fetch_all(_SATISFY, {"task": row["ended_task_id"]})
     return row
@@ -198,6 +204,7 @@ def _complete_and_free(credential: Credential, params: dict[str, Any]) -> Row | 
 _STANDING = f"""WITH {{caller}}
 SELECT c.principal_id AS caller_id, c.organization_id, c.within, r.id AS run_id, r.principal_id, r.status AS run_status,
     r.task_id, t.status AS task_status, t.open_effects, l.id AS lease_id, l.epoch, l.ended_at, l.end_reason,
+    l.renewed_at, l.ttl_seconds, l.jeopardy_declared_at, k.at,
     l.expires_at <= k.at AS expired, {statements.JEOPARDY.format(at="k.at")} AS jeopardy
 FROM caller c CROSS JOIN (SELECT clock_timestamp() AS at) k
 LEFT JOIN coordination_run r ON r.id = %(run)s AND r.organization_id = c.organization_id
@@ -226,50 +233,10 @@ def refusal(
     if not row["within"]:
         return invalid("capabilities", "must be among the capabilities that this principal has.")
     row["jeopardy"] = row["jeopardy"] and certain
-    refused = judge_standing(row, epoch, verb)
+    refused = standing.judge(row, epoch, verb)
     if row["run_id"] is not None:
         refused.trace = (row, verb)
     return refused
-
-
-def judge_standing(row: Row, epoch: int, verb: str) -> Refused:
-    """The refusal for a row of standing that did not let `verb` through."""
-    state = {"run": row["run_status"], "task": row["task_status"]}
-    if row["run_id"] is None:
-        return not_found()
-    if row["principal_id"] != row["caller_id"]:
-        return Refused("NOT_HOLDER")
-    if row["ended_at"] is not None:
-        return _ended(row, state)
-    if row["epoch"] != epoch:
-        return Refused("STALE_EPOCH", details={"current_epoch": row["epoch"]})
-    if row["expired"]:
-        return Refused("LEASE_EXPIRED", details=state)
-    if verb in CERTAIN and row["jeopardy"]:
-        return Refused("LEASE_IN_JEOPARDY", details=state)
-    if verb == "complete" and row["open_effects"]:
-        return Refused(
-            "EFFECTS_UNRECONCILED", count=row["open_effects"], details={"open_effects": row["open_effects"]}
-        )
-    return Refused("CONFLICT", object="task", state=row["task_status"], details=state)
-
-
-def _ended(row: Row, state: dict[str, Any]) -> Refused:
-    match row["end_reason"]:
-        case "completed":
-            return Refused("ALREADY_COMPLETED", details=state)
-        case "expired":
-            return Refused("LEASE_EXPIRED", details=state)
-        case "revoked" | "handed_off" | "superseded":
-            return Refused(
-                "LEASE_SUPERSEDED",
-                reason=row["end_reason"].replace("_", " "),
-                details={**state, "reason": row["end_reason"]},
-            )
-        case "cancelled":
-            return Refused("TASK_CANCELLED", details=state)
-        case _:
-            return Refused("CONFLICT", object="run", state=row["run_status"], details=state)
 
 
 def leave_trace(refused: Refused) -> None:

@@ -277,6 +277,7 @@ SUBJECTS = {
     "comment": "cmt",
     "context": "ctx",
     "document": "doc",
+    "effect": "eff",
     "handoff": "hoff",
     "key": "key",
     "member": "user",

@@ -4,8 +4,11 @@ Nothing depends on it for correctness: an expired holder is refused by the clock
 is used. Several sweepers at once share the work, since each passes over what another has locked.
 """
 
+from django.db import transaction
+
+from . import participants
 from .database import fetch_all
-from .endings import BLOCKED_SENTENCE, FRUITLESS_LIMIT, FRUITLESS_SENTENCE
+from .endings import BLOCKED_SENTENCE, FRUITLESS_LIMIT, FRUITLESS_SENTENCE, SETTLED
 from .statements import logged
 
 BATCH = 500
@@ -28,7 +31,8 @@ SWEEP = f"""WITH due AS MATERIALIZED (
 ), runs AS MATERIALIZED (
     SELECT l.*, r.progress, r.number, r.principal_id, r.epoch, p.kind = 'human' AS human
     FROM leases l JOIN coordination_run r ON r.id = l.run_id JOIN coordination_principal p ON p.id = r.principal_id
-    WHERE l.ended_at IS NULL AND l.expires_at <= clock_timestamp()
+    JOIN tasks t ON t.id = l.task_id
+    WHERE l.ended_at IS NULL AND l.expires_at <= clock_timestamp() AND {SETTLED}
 ), fates AS MATERIALIZED (
     SELECT r.run_id, r.task_id, r.id AS lease_id, r.expires_at, r.number, r.principal_id, r.epoch,
         CASE WHEN r.human THEN 'released' WHEN t.status = 'blocked' THEN 'parked' ELSE 'abandoned' END AS fate,
@@ -46,7 +50,7 @@ SWEEP = f"""WITH due AS MATERIALIZED (
         attempt_count = t.attempt_count + (v.fate = 'abandoned')::int,
         open_blockers = t.open_blockers + (v.sentence IS NOT NULL)::int,
         status = CASE WHEN v.sentence IS NOT NULL OR t.status = 'blocked' THEN 'blocked' ELSE 'todo' END,
-        last_run_end = v.fate,
+        last_run_end = v.fate, unreported_effects = 0,
         fruitless_ends = CASE WHEN v.fate = 'parked' AND v.fruitless THEN t.fruitless_ends + 1 ELSE 0 END
     FROM verdicts v WHERE t.id = v.task_id
     RETURNING t.id, t.organization_id, t.status, t.attempt_count
@@ -76,12 +80,25 @@ SWEEP = f"""WITH due AS MATERIALIZED (
     ) e (n, kind, data) ORDER BY v.task_id, e.n''',
     )
 }
-SELECT v.run_id, v.task_id, v.fate FROM verdicts v"""
+SELECT v.run_id, true AS ended FROM verdicts v
+UNION ALL SELECT d.run_id, false FROM tasks t JOIN due d ON d.task_id = t.id WHERE NOT {SETTLED}"""
 
 
 def sweep_batch(*, task_id: object = None, organization_id: object = None) -> int:
-    """Write down up to 500 expired runs in one statement; the number of runs that were."""
-    return len(fetch_all(SWEEP, {"task": task_id, "organization": organization_id}))
+    """Write down up to 500 expired runs in one statement; the number of runs that were.
+
+    Where there are some with effects that have no outcome, another statement ends those, in a transaction
+    with what becomes of the effects.
+    """
+    params = {"task": task_id, "organization": organization_id, "settles": False}
+    found = fetch_all(SWEEP, params)
+    count: int = len([row for row in found if row["ended"]])
+    if count < len(found):
+        with transaction.atomic():
+            ended = [row["run_id"] for row in fetch_all(SWEEP, {**params, "settles": True})]
+            participants.run_ended(ended)
+        count += len(ended)
+    return count
 
 
 def sweep() -> int:

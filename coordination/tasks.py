@@ -129,7 +129,6 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
     Task.objects.filter(pk=task_id).update(
         status=TaskStatus.CANCELLED,
         open_blockers=0,
-        open_effects=0,
         finished_at=held.at,
         reserved_for=None,
         reserved_until=None,

@@ -12,6 +12,8 @@ TASK = Machine(
     {
         "claim": (["todo"], "in_progress"),
         "heartbeat": (["in_progress", "blocked"], None),
+        # An effect, in another app: only work that goes on may act on the world.
+        "authorize": (["in_progress"], None),
         "complete": (["in_progress"], "done"),
         # Back to todo (after a pause), or blocked when the attempts are used up; a blocked one stays so.
         "fail": (["in_progress", "blocked"], None),
@@ -39,6 +41,7 @@ RUN = Machine(
     RunStatus.values,
     {
         "heartbeat": (["running", "waiting"], None),
+        "authorize": (["running"], None),
         "complete": (["running"], "succeeded"),
         "fail": (["running", "waiting"], "failed"),
         "release": (["running", "waiting"], "released"),

@@ -18,6 +18,7 @@ NEEDED = {
     "comment": "tasks:read",
     "context": "contexts:read",
     "document": "leases:read",
+    "effect": "tasks:read",
     "handoff": "handoffs:read",
     "lease": "leases:read",
     "message": "messages:read",

@@ -7,8 +7,10 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
-from approvals import decisions, requests
-from approvals.models import Vote
+from approvals import decisions, effects, policy_edits, requests
+from approvals.actions import Action
+from approvals.models import Decision, Kind, Vote
+from approvals.policy_terms import RuleTerms, ToolTerms
 from coordination import (
     admission,
     checkpoints,
@@ -96,6 +98,14 @@ def populate(company: Company) -> World:
     )
     transact(lambda: decisions.decide(boss.caller, approval.pk, option="Yes", shown_digest=approval.digest))
     transact(lambda: admission.limit_capability(company.organization, "excavator", 2))
+    transact(lambda: policy_edits.add_tool(boss.caller, ToolTerms(Kind.OTHER, tool="dig")))
+    allow = RuleTerms(Decision.ALLOW, tool="dig", agent_id=agent.principal.pk, note="It has a licence.")
+    transact(lambda: policy_edits.add_rule(boss.caller, allow))
+    transact(
+        lambda: effects.authorize(
+            caller, run_id=row["run_id"], epoch=row["epoch"], action=Action("dig"), effect_key="first"
+        )
+    )
     Vote.objects.create(approval=approval, user=boss.user, option="Yes")
     StoredAnswer.objects.create(
         principal=agent.principal,

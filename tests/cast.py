@@ -6,9 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import httpx
+from django.contrib.auth.hashers import make_password
 
 from coordination import identity
 from coordination.callers import Caller
@@ -20,6 +22,17 @@ from .openapi import check_answer
 PASSWORD = "correct-horse-battery"
 _numbers = itertools.count(1)
 _making_clients = threading.Lock()
+
+
+@cache
+def hashed() -> str:
+    """`PASSWORD` as it is stored. Hashed once: that is meant to take long."""
+    return make_password(PASSWORD)
+
+
+def make_user(email: str) -> User:
+    """A person who can log in with `PASSWORD`."""
+    return User.objects.create(email=email, password=hashed())
 
 
 @dataclass
@@ -130,7 +143,7 @@ class Company:
 
     def human(self, role: Role | str = Role.ADMIN) -> Human:
         """A new person with a role."""
-        user = User.objects.create_user(f"{role}-{secrets.token_hex(4)}@example.org", PASSWORD)
+        user = make_user(f"{role}-{secrets.token_hex(4)}@example.org")
         identity.add_member(self.organization, user, Role(role))
         return Human(user, self.organization, Role(role))
 

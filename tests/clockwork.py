@@ -53,11 +53,6 @@ def let_approval_run_out(approval_id: str) -> None:
     )
 
 
-def raise_open_effects(task_id: str, count: int) -> None:
-    """What a later issue's effects do to the task's row: `count` of them have no outcome."""
-    sql("UPDATE coordination_task SET open_effects = %s WHERE id = %s", count, uuid_of(task_id))
-
-
 _ROWS = """
 SELECT jsonb_build_object(
     'task', (SELECT to_jsonb(t) FROM coordination_task t WHERE t.id = %(id)s),
@@ -70,12 +65,15 @@ SELECT jsonb_build_object(
     'dependencies', (SELECT jsonb_agg(to_jsonb(d) ORDER BY d.id) FROM coordination_taskdependency d
         WHERE d.task_id = %(id)s),
     'approvals', (SELECT jsonb_agg(to_jsonb(a) ORDER BY a.id) FROM approvals_approval a WHERE a.task_id = %(id)s),
+    'effects', (SELECT jsonb_agg(to_jsonb(e) ORDER BY e.id) FROM approvals_effect e
+        WHERE e.task_id = %(id)s AND e.status <> 'refused'),
     'comments', (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.id) FROM coordination_comment c WHERE c.task_id = %(id)s)
 )::text"""
 
 
 def rows_of(task_id: str) -> str:
-    """Everything that the database keeps about a task, as text to compare. The log is not part of it."""
+    """Everything that the database keeps about a task, as text to compare: not the log, nor the
+    attempts that were refused."""
     with connection.cursor() as cursor:
         cursor.execute(_ROWS, {"id": uuid_of(task_id)})
         return str(cursor.fetchone()[0])

@@ -10,10 +10,12 @@ from django.db import connections
 from coordination import signing
 from coordination.models import Role, SigningKey
 
+from .acting import request
 from .cast import Agent, Company, Human, founded
 from .invariants import Watch, broken
 from .keeping import keep
 from .servers import Server, run_web
+from .sessions import People
 from .sinks import forget_all
 from .stack import Stack
 from .visitors import Visit, Visitor
@@ -141,6 +143,28 @@ def otto(visit: Visit, company: Company) -> Visitor:
 def vera(visit: Visit, company: Company) -> Visitor:
     """The browser of a viewer."""
     return visit(company.human(Role.VIEWER))
+
+
+@pytest.fixture
+def people(company: Company, web: Server) -> Iterator[People]:
+    """Somebody of every role, logged in."""
+    people = People(company, web.url)
+    yield people
+    for session in people.values():
+        session.client.close()
+
+
+@pytest.fixture
+def decide(agent: Agent, people: People) -> Callable[..., Any]:
+    """Have an approval of an action requested under a claim, and decided."""
+
+    def decided(claim: Any, action: Any, option: str = "approve", **more: Any) -> Any:
+        asked = agent.post("/approvals", request(claim, action))
+        answer = people["approver"].decide(asked, option, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    return decided
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """INV1 to INV8 of every case, as queries over the whole database: each must find nothing."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
@@ -28,6 +27,18 @@ RULES = {
         SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
             SELECT count(*) AS n FROM coordination_taskdependency d WHERE d.task_id = t.id AND d.satisfied_at IS NULL) d
         WHERE t.open_dependencies <> d.n""",
+    "INV2: open_effects counts what may have touched the world and has no outcome": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM approvals_effect e WHERE e.task_id = t.id
+                AND e.kind IN ('destructive', 'outward') AND e.status IN ('authorized', 'unknown')) e
+        WHERE t.open_effects <> e.n""",
+    "INV2: unreported_effects counts the authorized effects of the open run; others have none, but for success": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE r.ended_at IS NULL) AS n,
+                count(*) FILTER (WHERE r.ended_at IS NOT NULL AND r.status <> 'succeeded') AS lost
+            FROM approvals_effect e JOIN coordination_run r ON r.id = e.run_id
+            WHERE e.task_id = t.id AND e.status = 'authorized') e
+        WHERE t.unreported_effects <> e.n OR e.lost > 0""",
     "INV3: attempt_count counts the abandoned and failed runs since the last reset": """
         SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
             SELECT count(*) AS n FROM coordination_run r WHERE r.task_id = t.id AND r.status IN ('abandoned', 'failed')
@@ -57,6 +68,18 @@ RULES = {
         UNION ALL SELECT a.id FROM approvals_approval a JOIN coordination_event e ON e.subject_id = a.id
         WHERE e.kind IN ('approval.expired', 'approval.decided', 'approval.cancelled')
         GROUP BY a.id HAVING count(*) > 1""",
+    "INV6: a grant is used once, for its action and task, after the decision and while it holds": """
+        SELECT a.id FROM approvals_approval a CROSS JOIN LATERAL (
+            SELECT count(*) AS n, count(*) FILTER (WHERE e.action_digest = a.action_digest AND e.task_id = a.task_id
+                AND e.created_at >= a.ended_at
+                AND e.created_at < a.ended_at + a.valid_for_seconds * interval '1 s') AS rightly
+            FROM approvals_effect e WHERE e.approval_id = a.id AND e.status <> 'refused') e
+        WHERE e.n <> (a.status = 'consumed')::int OR e.rightly <> e.n""",
+    "INV6: no effect was authorized without its lease and epoch, or without the word of policy or a human": """
+        SELECT e.id FROM approvals_effect e JOIN coordination_lease l ON l.id = e.lease_id
+        WHERE e.status <> 'refused' AND (e.epoch <> l.epoch OR e.principal_id <> l.principal_id
+            OR e.created_at >= l.ended_at OR e.verdict ->> 'decision' = 'deny'
+            OR (e.verdict ->> 'decision' = 'ask') <> (e.approval_id IS NOT NULL))""",
     "INV6: every ended handoff has exactly one ending event, of its own end": """
         SELECT h.id FROM coordination_handoff h JOIN (
             SELECT subject_id, array_agg(kind ORDER BY seq) AS kinds FROM coordination_event
@@ -100,16 +123,14 @@ NARROWED = (
     "coordination_handoff",
     "coordination_event_position",
     "approvals_approval",
+    "approvals_effect",
 )
 DOCUMENTS = """coordination_document_position AS NOT MATERIALIZED (
     SELECT p.* FROM public.coordination_document_position p JOIN public.coordination_document d ON d.id = p.document_id
     WHERE d.organization_id = ANY ({some}))"""
-# How long a transaction of a test may be open: its events are as old when they appear.
-LATE_SECONDS = 60
-TOUCHED = f"""
-SELECT organization_id, clock_timestamp() FROM (
-    SELECT DISTINCT organization_id FROM coordination_event
-    WHERE created_at > coalesce(%s::timestamptz, '-infinity') - interval '{LATE_SECONDS} s') touched"""
+# By the primary key, whose ids are in the order of time: without it every look would read the whole log.
+TOUCHED = """
+SELECT DISTINCT organization_id, (SELECT titen_uuid7()) FROM coordination_event WHERE id > %s"""
 
 
 def broken(organizations: Iterable[UUID] | None = None) -> dict[str, list[str]]:
@@ -135,17 +156,18 @@ def narrowed(query: str, organizations: Iterable[UUID]) -> str:
 
 
 class Watch:
-    """Checks what happened since it last looked; at the end, everything."""
+    """Checks what happened since it last looked; at the end, everything: also what a transaction wrote that
+    was open meanwhile."""
 
     def __init__(self) -> None:
-        self._looked_at: datetime | None = None
+        self._last = UUID(int=0)
 
     def check(self) -> None:
         """Fail, naming every promise that does not hold in an organization where something happened."""
         with connection.cursor() as cursor:
-            cursor.execute(TOUCHED, [self._looked_at])
+            cursor.execute(TOUCHED, [self._last])
             touched = cursor.fetchall()
         if touched:
-            self._looked_at = touched[0][1]
+            self._last = touched[0][1]
             found = broken([organization for organization, _ in touched])
             assert not found, found

@@ -10,6 +10,7 @@ import pytest
 from coordination import takeovers, tasks
 from titen.errors import Refused
 
+from .acting import PUBLISH, effect
 from .cast import Agent
 from .scenes import Scene, offer, question, to_self
 
@@ -63,6 +64,13 @@ def _ask_question(scene: Scene) -> Outcome:
     run, epoch = _run_and_epoch(scene)
     body = {"body": "Which branch?", "blocking": True, "run_id": run, "epoch": epoch}
     return _over_http(scene, f"/tasks/{scene.task_id}/comments", body)
+
+
+def _authorize(scene: Scene) -> Outcome:
+    """What its approval was for; without one something that policy allows."""
+    run, epoch = _run_and_epoch(scene)
+    claim = {"run": {"id": run}, "lease": {"epoch": epoch}}
+    return _over_http(scene, "/effects", effect(claim, scene.action or PUBLISH))
 
 
 def _cancel(scene: Scene) -> Outcome:
@@ -137,6 +145,7 @@ MOVES: dict[str, Callable[[Scene], Outcome]] = {
     "cancel": _cancel,
     "reopen": _human(tasks.reopen),
     "set_priority": _human(tasks.set_priority, priority=7),
+    "authorize": _authorize,
 }
 
 

@@ -1,12 +1,14 @@
 """Starts what the tests run on before Django reads its settings: PostgreSQL and Valkey, for real.
 
 `DATABASE_URL` and `CELERY_BROKER_URL` in the environment are used instead when they are set; the tests
-make a database of their own on that server and drop it at the end.
+make a database of their own on that server and drop it at the end. With `-n` each worker has servers of
+its own, and a broker in any case: jobs of one must not reach another.
 """
 
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -44,14 +46,22 @@ def _own_database(url: str) -> str:
     return urlunsplit(parts._replace(path=f"/{DATABASE}"))
 
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+# Whoever hands the tests out runs none.
+HANDS_OUT = not WORKER and any(word.startswith(("-n", "--numprocesses")) for word in sys.argv)
+
+
 def _start() -> None:
-    STACK.callback(shutil.rmtree, FOLDER, ignore_errors=True)
     server = os.environ.get("DATABASE_URL") or STACK.enter_context(
         embedded.start_postgres(FOLDER / "database")
     )
     os.environ["DATABASE_URL"] = _own_database(server)
-    if not os.environ.get("CELERY_BROKER_URL"):
+    if WORKER or not os.environ.get("CELERY_BROKER_URL"):
         os.environ["CELERY_BROKER_URL"] = STACK.enter_context(embedded.start_valkey(FOLDER / "broker"))
+
+
+def _configure() -> None:
+    STACK.callback(shutil.rmtree, FOLDER, ignore_errors=True)
     os.environ["TITEN_VAR"] = str(FOLDER / "var")
     os.environ["TITEN_SECRET_KEY"] = secrets.token_urlsafe(48)
     os.environ["TITEN_SECRET_KEYS"] = secrets.token_urlsafe(48)
@@ -63,7 +73,9 @@ def _start() -> None:
 
 for name in ("database", "broker"):
     (FOLDER / name).mkdir()
-_start()
+_configure()
+if not HANDS_OUT:
+    _start()
 
 
 def pytest_unconfigure() -> None:

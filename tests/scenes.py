@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from approvals import decisions
+from approvals import decisions, requests
+from approvals.models import Approval
 from coordination import runs, sweeping, takeovers, tasks
 from coordination.callers import by_principal
 from coordination.models import Principal
 from titen.api.doors import transact
 
+from .acting import PUBLISH, deploy, effect, request, rule
 from .cast import Agent, Company, Human, found_company
 from .clockwork import let_lease_run_out, uuid_of
 
@@ -23,6 +25,10 @@ class Stage:
     holder: Agent
     other: Agent
     human: Human
+
+    def __post_init__(self) -> None:
+        """What scenes do to the world is allowed."""
+        rule(self.company, "allow", PUBLISH["tool"])
 
 
 def set_stage(url: str) -> Stage:
@@ -39,6 +45,9 @@ class Scene:
     task_id: str = ""
     claim: Any = None
     approval: Any = None
+    # What the holder does to the world, where it may.
+    action: Any = None
+    effect: Any = None
     # Offer the task to the other agent as soon as it is held; the offer.
     offers: bool = False
     handoff: Any = None
@@ -71,6 +80,21 @@ class Scene:
     def ask(self) -> "Scene":
         self.approval = self.stage.holder.post("/approvals", question(self.claim))
         return self
+
+    def ask_for(self, action: Any) -> "Scene":
+        """Request an approval of exactly this."""
+        self.action = action
+        self.approval = self.stage.holder.post("/approvals", request(self.claim, action))
+        return self
+
+    def act(self, action: Any = None, **more: Any) -> "Scene":
+        """Have an effect authorized; without an `action` one that policy allows, and that holds up completion."""
+        self.effect = self.stage.holder.post("/effects", effect(self.claim, action or PUBLISH, **more))
+        return self
+
+    def report(self, outcome: str = "succeeded") -> Any:
+        """Say what came of the last effect."""
+        return self.stage.holder.post(f"/effects/{self.effect['id']}/outcome", {"outcome": outcome})
 
     def by_human(self, rule: Callable[..., Any], **more: Any) -> Any:
         """A human's rule on the task, in a transaction like at the door."""
@@ -167,6 +191,18 @@ def _awaiting_approval_but_run_out(s: Scene) -> None:
     s.create().hold().ask().let_run_out()
 
 
+def _approved(s: Scene) -> None:
+    s.create().hold().ask_for(deploy()).decide("approve")
+
+
+def _denied(s: Scene) -> None:
+    s.create().hold().ask_for(deploy()).decide("deny")
+
+
+def _authorized(s: Scene) -> None:
+    s.create().hold().act()
+
+
 def _parked(s: Scene) -> None:
     s.create().hold().ask().let_run_out().sweep()
 
@@ -213,6 +249,9 @@ STATES: dict[str, tuple[str, str | None, Callable[[Scene], None]]] = {
     "handed_off": ("in_progress", "running", _handed_off),
     "awaiting_approval": ("blocked", "waiting", _awaiting_approval),
     "awaiting_approval_but_run_out": ("blocked", "waiting", _awaiting_approval_but_run_out),
+    "approved": ("in_progress", "running", _approved),
+    "denied": ("in_progress", "running", _denied),
+    "authorized": ("in_progress", "running", _authorized),
     "parked": ("blocked", None, _parked),
     "blocked_by_hand": ("blocked", None, _blocked_by_hand),
     "held_and_blocked_by_hand": ("blocked", "waiting", _held_and_blocked_by_hand),
@@ -223,8 +262,19 @@ STATES: dict[str, tuple[str, str | None, Callable[[Scene], None]]] = {
 }
 
 
+def make_room(stage: Stage) -> None:
+    """Nobody may ask 20 things at once: the holder takes back what it asked in scenes long ago."""
+    asked = Approval.objects.filter(requested_by=stage.holder.principal, status="pending").order_by("-pk")
+    if asked.count() < 15:
+        return
+    caller = stage.holder.caller
+    for approval in asked[5:]:
+        transact(lambda approval=approval: requests.cancel(caller, approval.pk))  # type: ignore[misc]
+
+
 def make_scene(stage: Stage, state: str, *, offers: bool = False) -> Scene:
     """A new task in one of STATES; with `offers` its holder, if there was one, had offered it to the other."""
+    make_room(stage)
     scene = Scene(stage, offers=offers)
     status, _, make = STATES[state]
     make(scene)

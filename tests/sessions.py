@@ -6,7 +6,8 @@ from typing import Any
 
 import httpx
 
-from .cast import PASSWORD, Human
+from .cast import PASSWORD, Company, Human
+from .openapi import check_answer
 
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 
@@ -47,8 +48,10 @@ class Session:
         assert answer.status_code == 302, answer.text
 
     def post(self, path: str, body: Any = None) -> httpx.Response:
-        """A JSON POST to the API with the CSRF token."""
-        return self.client.post(path, json=body or {}, headers={"X-CSRFToken": self.token})
+        """A JSON POST to the API with the CSRF token; what comes back must be what the OpenAPI document says."""
+        answer = self.client.post(path, json=body or {}, headers={"X-CSRFToken": self.token})
+        check_answer("POST", path, answer.status_code, answer.content)
+        return answer
 
     def decide(self, approval: dict[str, Any], option: Any, **more: Any) -> httpx.Response:
         """Decide over the API what the page showed."""
@@ -66,7 +69,24 @@ class Session:
         }
         return self.client.request(method, path, data=form, headers=headers)
 
+    def always_allow(self, approval: dict[str, Any], **more: Any) -> httpx.Response:
+        """Press the button that grants an action, and allows it for a day."""
+        form = {"shown_digest": approval["digest"], "seconds": "86400"}
+        return self.htmx("POST", f"/approvals/{approval['id']}/always-allow", form, **more)
+
     def click(self, approval: dict[str, Any], option: str, **more: Any) -> httpx.Response:
         """Press an option's button on the board."""
         form = {"option": option, "shown_digest": approval["digest"], "reason": ""}
         return self.htmx("POST", f"/approvals/{approval['id']}/decide", form, **more)
+
+
+class People(dict[str, Session]):
+    """Role -> somebody who has it, logged in as soon as they are needed."""
+
+    def __init__(self, company: Company, url: str) -> None:
+        super().__init__()
+        self.company, self.url = company, url
+
+    def __missing__(self, role: str) -> Session:
+        self[role] = Session(self.company.human(role), self.url)
+        return self[role]

@@ -15,6 +15,8 @@ from .auditing import PAGES, World, name_of, populate
 from .cast import PASSWORD, found_company
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def world() -> World:

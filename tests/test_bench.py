@@ -8,6 +8,8 @@ import pytest
 
 from .servers import REPOSITORY
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.mark.usefixtures("database")
 def test_the_bench_prints_rates_ratios_and_where_the_time_goes() -> None:

@@ -12,10 +12,10 @@ from django.conf import settings
 from approvals.models import Approval
 from coordination import checkpoints, identity, sweeping
 from coordination.board import fragments, state, task_fragments, task_state
-from coordination.models import ApiKey, Comment, Role, Run, Task, User
+from coordination.models import ApiKey, Comment, Role, Run, Task
 from titen.api.ids import read_id
 
-from .cast import PASSWORD, Agent, Company, Human, found_company
+from .cast import Agent, Company, Human, found_company, make_user
 from .servers import Server
 from .visitors import Elements, Visit, Visitor, said
 
@@ -76,7 +76,7 @@ def test_only_a_post_logs_out(ada: Visitor) -> None:
 
 
 def test_without_a_membership_the_page_says_so(visit: Visit) -> None:
-    user = User.objects.create_user(f"lone-{secrets.token_hex(4)}@example.org", PASSWORD)
+    user = make_user(f"lone-{secrets.token_hex(4)}@example.org")
     visitor = visit()
     visitor.log_in(user.email)
     answer = visitor.open("/")
@@ -109,7 +109,7 @@ def test_the_board_shows_each_task_where_it_stands(
     ]
     places = [page.index(words) for words in order]
     assert places == sorted(places)
-    assert [re.search(rf'<section id="{name}"[^>]*hidden', page) for name in fragments.SECTIONS[1:]] == [
+    assert [re.search(rf'<section id="{name}"[^>]*hidden', page) for name in fragments.SECTIONS[2:]] == [
         None
     ] * 5
 

@@ -37,6 +37,8 @@ from titen.client.errors import for_code
 from titen.client.lease_clock import LeaseClock, now
 from titen.errors import CODES
 
+pytestmark = pytest.mark.alone
+
 TTL = 1.0
 """Seconds of a lease here: heartbeats each 0.33 s, jeopardy at 0.67 s."""
 ENDS = ("/complete", "/fail", "/release")

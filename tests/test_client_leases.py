@@ -20,6 +20,8 @@ from .locking import until
 from .proxy import Proxy
 from .servers import REPOSITORY, Server
 
+pytestmark = pytest.mark.alone
+
 TTL = 2
 """Seconds of a lease here: renewals each 0.67 s, jeopardy at 1.33 s."""
 

@@ -10,12 +10,13 @@ from django.db import OperationalError
 from django.test import Client
 from psycopg.errors import LockNotAvailable
 
-from coordination import tasks
+from coordination import takeovers, tasks
 from titen.api import envelope
 from titen.errors import CODES, Refused
 
-from .clockwork import bring_into_jeopardy, let_approval_run_out, let_lease_run_out, raise_open_effects
-from .scenes import Stage, make_scene, question, set_stage
+from .acting import deploy, effect, request, rule
+from .clockwork import bring_into_jeopardy, let_approval_run_out, let_lease_run_out, pass_time
+from .scenes import Scene, Stage, make_scene, question, set_stage
 from .servers import Server
 
 # What tells the reader what to do now.
@@ -94,13 +95,11 @@ def _complete(prepare: Callable[[Any], None], *, epoch_off: int = 0) -> Callable
         scene = make_scene(stage, "held")
         prepare(scene)
         claim = scene.claim
-        answer = _send(
+        return _send(
             stage,
             f"/runs/{claim['run']['id']}/complete",
             {"epoch": claim["lease"]["epoch"] + epoch_off},
         )
-        raise_open_effects(scene.task_id, 0)
-        return answer
 
     return produce
 
@@ -126,6 +125,46 @@ def _decide(*, late: bool = False, digest: str | None = None) -> Callable[[Stage
         return answer.status_code, answer.json()["error"]
 
     return produce
+
+
+def _authorize(state: str, prepare: Callable[[Scene], Any] = lambda scene: None) -> Callable[[Stage], Answer]:
+    """The holder wants what its approval is about, or what needs one."""
+
+    def produce(stage: Stage) -> Answer:
+        scene = make_scene(stage, state)
+        scene.action = scene.action or deploy()
+        prepare(scene)
+        return _send(stage, "/effects", effect(scene.claim, scene.action))
+
+    return produce
+
+
+def _voided(scene: Scene) -> None:
+    """A human took the task, and gave it back: whoever approved did not approve that."""
+    scene.by_human(takeovers.take_over, to=None, reason="Let me see.", epoch=scene.shown["epoch"])
+    pass_time(scene.task_id, "avoided_until")
+    scene.hold()
+
+
+def _forbid(scene: Scene) -> None:
+    scene.action = {"tool": "drop_database", "arguments": {}}
+    rule(scene.stage.company, "deny", "drop_*")
+
+
+def _ask_twice(stage: Stage) -> Answer:
+    scene = make_scene(stage, "held").ask_for(deploy())
+    return _send(stage, "/approvals", request(scene.claim, scene.action))
+
+
+def _flood(stage: Stage) -> Answer:
+    """More questions than a human should read about one task."""
+    scene = make_scene(stage, "held")
+    asked = [stage.holder.post("/approvals", request(scene.claim, deploy())) for _ in range(5)]
+    answer = stage.holder.send("POST", "/approvals", request(scene.claim, deploy()))
+    assert answer.headers["Retry-After"] == "60"
+    error = answer.json()["error"]
+    assert error["details"]["pending"] == [each["id"] for each in asked]
+    return answer.status_code, error
 
 
 def _broken(problem: Callable[[], Exception]) -> Callable[[Stage], Answer]:
@@ -164,8 +203,6 @@ def _later(**words: Any) -> Callable[[str], Answer]:
 
     def produce(code: str) -> Answer:
         response = envelope.refusal_response(Refused(code, **words))
-        if "retry_after" in words:
-            assert response["Retry-After"] == str(words["retry_after"])
         return response.status_code, response.data
 
     return produce
@@ -190,7 +227,14 @@ OVER_HTTP: dict[str, Callable[[Stage], Answer]] = {
     "TASK_CANCELLED": _ended("cancelled"),
     "STALE_EPOCH": _complete(lambda scene: None, epoch_off=1),
     "LEASE_IN_JEOPARDY": _complete(lambda scene: bring_into_jeopardy(scene.claim)),
-    "EFFECTS_UNRECONCILED": _complete(lambda scene: raise_open_effects(scene.task_id, 2)),
+    "EFFECTS_UNRECONCILED": _complete(lambda scene: scene.act().act()),
+    "POLICY_DENIED": _authorize("held", _forbid),
+    "RATE_LIMITED": _flood,
+    "APPROVAL_REQUIRED": _authorize("held"),
+    "APPROVAL_PENDING": _ask_twice,
+    "APPROVAL_DENIED": _authorize("denied"),
+    "APPROVAL_VOID": _authorize("approved", _voided),
+    "ALREADY_CONSUMED": _authorize("approved", lambda scene: scene.act(scene.action)),
     "NOT_CLAIMABLE": _claim("todo_with_dependency"),
     "RESERVED": _claim("todo_for_another"),
     "APPROVAL_EXPIRED": _decide(late=True),
@@ -203,15 +247,7 @@ OVER_HTTP: dict[str, Callable[[Stage], Answer]] = {
     "NOT_READY": _broken(_database_says(psycopg.OperationalError)),
 }
 LATER: dict[str, Callable[[str], Answer]] = {
-    "POLICY_DENIED": _later(rule="no deploys on Fridays"),
     "CURSOR_TOO_OLD": _later(floor=1200),
-    # The login's throttle answers with a page; the API will use the same words.
-    "RATE_LIMITED": _later(retry_after=30),
-    "APPROVAL_REQUIRED": _later(),
-    "APPROVAL_PENDING": _later(),
-    "APPROVAL_DENIED": _later(),
-    "APPROVAL_VOID": _later(),
-    "ALREADY_CONSUMED": _later(),
 }
 
 

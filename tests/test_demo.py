@@ -8,14 +8,17 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
 
-from approvals.decisions import decide
-from approvals.models import Approval
+from approvals import outcomes, policy_edits
+from approvals.decisions import decide, expire, lift_denial
+from approvals.models import Approval, Effect, EffectStatus, Kind, PolicyRule, ToolEntry
+from approvals.policy_terms import ToolTerms, row_digest
 from coordination import comments, leasing, tasks
 from coordination.callers import Caller
 from coordination.identity import digest_of
@@ -35,13 +38,15 @@ from coordination.sweeping import sweep_batch
 from titen.api.authentication import human
 from titen.api.ids import public_id
 from titen.client import NotFound, Titen
-from titen.demo import backlog, deployment, refill, seeding, team
-from titen.demo.agents import linter, pace
+from titen.demo import backlog, deployment, documents, policy, refill, seeding, team
+from titen.demo.agents import acting, linter, pace
 from titen.demo.agents.__main__ import AGENTS
 from titen.demo.credentials import Credentials
 from titen.demo.places import Places
+from titen.demo.work import Outcome, Report
 from titen.supervisor.services import DEMO_AGENTS
 
+from .clockwork import let_approval_run_out
 from .processes import eventually
 from .servers import Server
 
@@ -126,12 +131,17 @@ class Desk:
         finally:
             connections.close_all()
 
-    def decide(self, task: Task, option: str) -> Approval:
+    def decide(self, task: Task, option: str, reason: str = "") -> Approval:
         """Wait for the approval, and decide."""
         approval = eventually(lambda: Approval.objects.filter(task=task, status="pending").first())
         assert approval is not None
         with transaction.atomic(durable=True):
-            return decide(self.human, approval.pk, option=option, shown_digest=approval.digest)
+            return decide(self.human, approval.pk, option=option, shown_digest=approval.digest, reason=reason)
+
+    def lift(self, denied: Approval) -> None:
+        """Take a denial back: it would hold for what other tests ask."""
+        with transaction.atomic(durable=True):
+            lift_denial(self.human, denied.pk)
 
 
 POOL = ThreadPoolExecutor(2)
@@ -144,19 +154,38 @@ def desk(web: Server, credentials: Credentials) -> Desk:
     return Desk(web.url, credentials.keys, caller)
 
 
+def statuses(task: Task) -> list[tuple[str, str]]:
+    """What was attempted for a task, in order: the tool and what came of it."""
+    return [
+        (effect.action["tool"], effect.status) for effect in Effect.objects.filter(task=task).order_by("pk")
+    ]
+
+
 def test_a_scratch_folder_goes_only_when_a_human_lets_it(desk: Desk, places: Places) -> None:
     assert desk.attempt("archivist", desk.create(backlog.ITEMS["copy"])).status == "done"
     kept = desk.create(backlog.ITEMS["remove"])
     ended = desk.beside("janitor", kept)
-    approval = desk.decide(kept, "Keep")
+    approval = desk.decide(kept, "deny", "I still read it.")
     assert approval.question == f"Remove {deployment.describe(places.scratch)}?"
-    assert ended.result(20).result == {"decision": "Keep"}
+    assert (approval.kind, approval.risk) == ("destructive", "high")
+    assert ended.result(20).summary == (
+        "Not done: demo-scratch is kept: a human decided “deny” (I still read it.)."
+    )
     assert places.scratch.exists()
+    assert statuses(kept) == [("delete-folder", "refused"), ("label", "succeeded")]
+    assert places.labels.read_text().endswith(
+        "demo-scratch: is kept: a human decided “deny” (I still read it.)\n"
+    )
+    # It is final: the next one does not ask again, until somebody takes the no back.
+    refused = desk.attempt("janitor", desk.create(backlog.ITEMS["remove"]))
+    assert refused.summary == ended.result().summary
+    desk.lift(approval)
 
     removed = desk.create(backlog.ITEMS["remove"])
     ended = desk.beside("janitor", removed)
-    desk.decide(removed, "Remove")
+    desk.decide(removed, "approve")
     assert ended.result(20).status == "done"
+    assert statuses(removed) == [("delete-folder", "refused"), ("delete-folder", "succeeded")]
     assert not places.scratch.exists()
     confirmed = desk.attempt("janitor", desk.create(backlog.ITEMS["confirm"]))
     assert confirmed.summary == "demo-scratch is gone."
@@ -169,8 +198,9 @@ def test_what_was_approved_is_what_is_removed(desk: Desk, places: Places) -> Non
     ended = desk.beside("janitor", task)
     eventually(lambda: Approval.objects.filter(task=task, status="pending").exists())
     (places.scratch / "unseen").touch()
-    desk.decide(task, "Remove")
+    desk.decide(task, "approve")
     assert ended.result(20).status == "todo"
+    assert statuses(task)[-1] == ("delete-folder", "failed")
     assert (places.scratch / "unseen").exists()
     deployment.remove(places.scratch, quiet)
 
@@ -181,9 +211,12 @@ def test_a_build_is_rolled_back_after_a_decision_and_nobody_is_asked_twice(
     service = places.service(backlog.SERVICE)
     task = desk.create(backlog.ITEMS["roll-back"])
     ended = desk.beside("janitor", task)
-    approval = desk.decide(task, "Switch to build 41")
+    approval = desk.decide(task, "approve")
     assert approval.question == "Roll checkout-service back to build 41?"
+    assert approval.verdict is not None
+    assert (approval.risk, approval.verdict["rule"]["tool"]) == ("high", "deploy")
     assert ended.result(20).result == {"from": 42, "to": 41}
+    assert statuses(task)[-1] == ("deploy", "succeeded")
     again = desk.attempt("janitor", desk.create(backlog.ITEMS["roll-back"]))
     assert again.summary == "checkout-service runs build 41 already."
     deployment.switch_build(service, 42, quiet)
@@ -203,7 +236,7 @@ def test_nobody_else_deploys_while_the_janitor_waits_for_a_decision_and_switches
     assert (held.principal.name, held.purpose) == ("janitor", task.title)
     with Titen(desk.url, desk.keys["linter"]) as linter:
         linter.send("How long will you need it?", resource=("deploy", backlog.SERVICE))
-        desk.decide(task, "Switch to build 41")
+        desk.decide(task, "approve")
         assert ended.result(20).status == "done"
         held.refresh_from_db()
         assert held.end_reason == LeaseEnd.RELEASED
@@ -221,13 +254,14 @@ def test_a_revoked_lease_stops_the_janitor_before_it_switches(desk: Desk, places
     held = Lease.objects.get(organization__slug="demo", resource__resource_id=backlog.SERVICE, ended_at=None)
     with transaction.atomic(durable=True):
         leasing.revoke(desk.human, held.pk, reason="Not during the sale.")
-    desk.decide(task, "Switch to build 41")
+    desk.decide(task, "approve")
     with pytest.raises(NotFound) as refused:
         ended.result(20)
     assert refused.value.details == {"reason": "revoked"}
     assert deployment.current_build(places.service(backlog.SERVICE)) == 42
     task.refresh_from_db()
     assert (task.status, task.attempt_count) == ("todo", 1)
+    assert statuses(task)[-1] == ("deploy", "failed")
 
 
 def test_a_build_that_was_switched_by_an_attempt_that_died_is_told_as_it_was(
@@ -236,8 +270,11 @@ def test_a_build_that_was_switched_by_an_attempt_that_died_is_told_as_it_was(
     service = places.service(backlog.SERVICE)
     task = desk.create(backlog.ITEMS["roll-back"])
     ended = desk.beside("janitor", task)
-    desk.decide(task, "Stay on build 42")
-    assert ended.result(20).result == {"decision": "Stay on build 42"}
+    desk.lift(desk.decide(task, "deny"))
+    assert ended.result(20).result == {
+        "subject": backlog.SERVICE,
+        "label": "stays on build 42: a human decided “deny”",
+    }
     kept = CheckpointVersion.objects.get(run__task=task).state
     assert kept == {"service": backlog.SERVICE, "from": 42, "to": 41}
 
@@ -291,17 +328,102 @@ def test_a_linter_to_whom_nobody_comes_ends_the_task_itself(
 
 
 def test_a_decision_outlives_the_attempt_that_asked_for_it(desk: Desk, places: Places) -> None:
-    (places.service(backlog.SERVICE) / "builds" / "41").rmdir()
-    task = desk.create(replace(backlog.ITEMS["roll-back"]))
-    ended = desk.beside("janitor", task)
-    desk.decide(task, "Switch to build 41")
-    with pytest.raises(FileNotFoundError):
-        ended.result(20)
-    deployment.prepare_service(places.service(backlog.SERVICE), backlog.BUILDS)
-    Task.objects.filter(pk=task.pk).update(backoff_until=None)
+    task = desk.create(backlog.ITEMS["roll-back"])
+    arguments = {"service": backlog.SERVICE, "before": {"build": 42}, "after": {"build": 41}}
+    with Titen(desk.url, desk.keys["janitor"]) as titen:
+        run = titen.claim(task_id=public_id("task", task.pk))
+        assert run is not None
+        action = {"tool": "deploy", "server": "release", "arguments": arguments}
+        question = {"run_id": run.id, "epoch": run.epoch, "question": "Roll back?", "action": action}
+        titen.post("/v1/approvals", question)
+        run.release("killed")
+    desk.decide(task, "approve")
     assert desk.attempt("janitor", task).result == {"from": 42, "to": 41}
     assert Approval.objects.filter(task=task).count() == 1
     deployment.switch_build(places.service(backlog.SERVICE), 42, quiet)
+
+
+def test_a_build_that_is_missing_is_a_failure_and_no_riddle(desk: Desk, places: Places) -> None:
+    (places.service(backlog.SERVICE) / "builds" / "41").rmdir()
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    desk.decide(task, "approve")
+    with pytest.raises(FileNotFoundError):
+        ended.result(20)
+    assert statuses(task)[-1] == ("deploy", "failed")
+    deployment.prepare_service(places.service(backlog.SERVICE), backlog.BUILDS)
+
+
+def test_what_nobody_decides_in_time_is_asked_again(desk: Desk, places: Places) -> None:
+    task = desk.create(backlog.ITEMS["roll-back"])
+    ended = desk.beside("janitor", task)
+    approval = eventually(lambda: Approval.objects.filter(task=task, status="pending").first())
+    assert approval is not None
+    let_approval_run_out(public_id("appr", approval.pk))
+    expire(approval.pk, approval.organization_id)
+    assert ended.result(40).status == "todo"
+
+
+@pytest.mark.parametrize("by", ["a human", "the archivist"])
+def test_what_came_of_an_upload_is_found_out(
+    desk: Desk, places: Places, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(acting, "PATIENCE_SECONDS", 20 if by == "a human" else 0)
+    monkeypatch.setattr(acting, "LOOK_SECONDS", 0.05)
+    places.manifest.write_text("0  site.css\n")
+    task = desk.create(backlog.ITEMS["upload"])
+    ended = desk.beside("archivist", task)
+    if by == "a human":
+        effect = eventually(lambda: Effect.objects.filter(task=task, status="unknown").first())
+        assert effect is not None
+        with transaction.atomic(durable=True):
+            outcomes.reconcile(desk.human, effect.pk, outcome=EffectStatus.SUCCEEDED, note="I see it there.")
+    done = ended.result(20)
+    assert (done.status, statuses(done)) == ("done", [("upload", "succeeded")])
+    assert done.result == {
+        "note": "I see it there." if by == "a human" else "I looked again: it has happened."
+    }
+    assert not Approval.objects.filter(task=task).exists()
+
+
+def test_the_next_attempt_finds_out_what_the_one_before_left_unknown(desk: Desk, places: Places) -> None:
+    places.manifest.write_text("1  site.css\n")
+    task = desk.create(replace(backlog.ITEMS["upload"], payload={"job": "upload manifest", "hangs": False}))
+    with Titen(desk.url, desk.keys["archivist"]) as titen:
+        run = titen.claim(task_id=public_id("task", task.pk))
+        assert run is not None
+        run.authorize("upload", {"file": "lost"}, server="mirror", effect_key="lost")
+        run.release("killed")
+    assert desk.attempt("archivist", task).status == "done"
+    assert statuses(task) == [("upload", "failed"), ("upload", "succeeded")]
+
+
+def test_the_changelog_is_published_as_a_rule_allows(
+    desk: Desk, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drafted(checkout: Path, target: Path, report: Report) -> Outcome:
+        target.write_text("## Today\n")
+        return Outcome("1 commit on 1 day.", {"commits": 1}, [{"file": target.name}])
+
+    monkeypatch.setattr(documents, "changelog", drafted)
+    task = desk.attempt("scribe", desk.create(backlog.ITEMS["changelog"]))
+    assert task.summary == "1 commit on 1 day. changelog.md is on docs-site."
+    effect = Effect.objects.get(task=task)
+    assert (effect.status, effect.approval, effect.verdict["rule"]["tool"]) == ("succeeded", None, "publish")
+    assert (places.site("docs-site") / "changelog.md").read_text() == "## Today\n"
+
+
+def test_what_admins_made_of_the_policy_stays(desk: Desk, places: Places) -> None:
+    found = ToolEntry.objects.filter(organization__slug="demo", ended_at=None)
+    rules = PolicyRule.objects.filter(organization__slug="demo", ended_at=None)
+    assert (found.count(), rules.count()) == (len(policy.TOOLS), len(policy.RULES))
+    with transaction.atomic(durable=True):
+        line = found.get(tool="label")
+        policy_edits.end_tool(desk.human, line.pk, shown=row_digest(line))
+    seeding.seed(places)
+    assert (found.count(), rules.count()) == (len(policy.TOOLS) - 1, len(policy.RULES))
+    with transaction.atomic(durable=True):
+        policy_edits.add_tool(desk.human, ToolTerms(Kind.OTHER, tool="label", server="files"))
 
 
 def test_the_report_has_the_title_that_somebody_answered(desk: Desk, places: Places) -> None:

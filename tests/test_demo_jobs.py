@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from titen.demo import deployment, documents, python_files, static_files
+from titen.demo import deployment, documents, publishing, python_files, static_files
 from titen.demo.places import CHECKOUT
 from titen.demo.work import each
 
@@ -142,6 +142,25 @@ def test_scratch_is_filled_described_and_removed(checkout: Path, said: Said, tmp
     assert deployment.confirm_gone(scratch, said).result == {"exists": False}
     assert (outside / "kept").exists()
     assert deployment.remove(scratch, said).result == {"files": 0}
+
+
+def test_a_file_is_published_and_found_again_even_if_nobody_said_so(said: Said, tmp_path: Path) -> None:
+    file, site = tmp_path / "notes.md", tmp_path / "site"
+    file.write_text("one")
+    assert not publishing.holds(site, file)
+    assert publishing.publish(file, site, said).summary == "notes.md is on site."
+    assert publishing.holds(site, file)
+    file.write_text("two")
+    assert not publishing.holds(site, file)
+    with pytest.raises(publishing.HungUp, match="site hung up"):
+        publishing.publish(file, site, said, hangs=True)
+    assert publishing.holds(site, file)
+
+
+def test_labels_are_added_line_by_line(tmp_path: Path) -> None:
+    for text in ("stays", "stays still"):
+        deployment.label(tmp_path / "labels", "shop", text)
+    assert (tmp_path / "labels").read_text() == "shop: stays\nshop: stays still\n"
 
 
 def test_a_build_is_switched_in_one_step(said: Said, tmp_path: Path) -> None:

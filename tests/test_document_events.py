@@ -15,6 +15,8 @@ from .following import Follower
 from .hub import eventually, run_hub
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 BACKLOG = 5000
 
 

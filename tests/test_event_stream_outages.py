@@ -11,6 +11,8 @@ from .following import Follower, follow, log_of, write_events
 from .hub import DatabaseProxy, connections_of, eventually, looks_of, run_hub
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 LOST = "the hub has lost the database"
 
 

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from django.utils import timezone
 
-from coordination import identity
 from coordination.models import ApiKey, Membership, Principal
 
 from .cast import Agent, Company, Human, founded
@@ -28,6 +27,8 @@ from .hub import connections_of, eventually, run_hub
 from .leasing import named
 from .servers import Server
 from .test_hub_streams import log_in
+
+pytestmark = pytest.mark.alone
 
 CLOSED = ("closed", {"code": "UNAUTHENTICATED"})
 
@@ -300,16 +301,6 @@ def test_a_stream_ends_with_its_session(hub: Server, company: Company, admin: Hu
                 admin.user.save()
         assert stream.ended.wait(10)
         assert (stream.messages[-1].event, stream.messages[-1].data) == CLOSED
-
-
-def test_the_real_hub_closes_within_30_s_of_a_revocation(database: None, agent: Agent) -> None:
-    with run_hub() as server, follow(agent, server.url) as stream:
-        eventually(lambda: stream.messages)
-        caller = agent.caller
-        assert caller.key_id
-        identity.revoke_key(caller.organization_id, caller.key_id)
-        assert stream.ended.wait(30)
-        assert stream.messages[-1].event == "closed"
 
 
 def test_a_principal_may_have_so_many_streams_and_no_more(hub: Server, agent: Agent, other: Agent) -> None:

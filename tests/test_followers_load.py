@@ -22,6 +22,8 @@ from .following import STREAM
 from .hub import connections_of, eventually, run_hub
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 FOLLOWERS = 1000 if LONG else 200
 PER_KEY = 50
 ROUNDS = 60

@@ -28,7 +28,7 @@ from .hub import eventually, run_hub
 from .servers import Server
 from .sinks import Handler, Sink, hook, sink
 
-pytestmark = pytest.mark.usefixtures("nothing_owed")
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("nothing_owed")]
 
 WRITERS = 40
 HELD_HERE = 3.0

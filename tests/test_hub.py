@@ -22,6 +22,8 @@ from .hub import connections_of, eventually, run_hub
 from .proxy import Proxy
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 WAIT = "/tasks/claim?wait=20"
 # What an answer that came at once may take on a busy machine; a wait of 20 s that ran out is longer.
 SOON = 8.0

@@ -13,6 +13,8 @@ from .hub import DatabaseProxy, Stream, connections_of, eventually, looks_of, ru
 from .servers import Server
 from .test_hub_streams import open_board
 
+pytestmark = pytest.mark.alone
+
 LOST = "the hub has lost the database"
 WAIT = "/tasks/claim?wait=25"
 

@@ -1,6 +1,7 @@
 """Boards: rendered once, sent to all; a stream ends with the standing of who looks."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -12,12 +13,16 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.sessions.backends.db import SessionStore
 from django.utils import timezone
 
+from coordination import identity
 from coordination.models import Membership
 
 from .cast import Agent, Company, Human, found_company, founded
+from .following import follow
 from .hub import Stream, connections_of, eventually, run_hub
 from .hub_stub import LARGE
 from .servers import Server
+
+pytestmark = pytest.mark.alone
 
 ENDED = ("titen-session-ended", "login")
 
@@ -190,13 +195,14 @@ def test_a_stop_ends_streams_at_once(database: None) -> None:
             assert server.process.wait(4) == 0
 
 
-def test_the_real_board_is_sent_and_ends_within_30_s_of_a_logout(database: None) -> None:
-    with run_hub() as server:
-        company = found_company(server.url)
-        agent = company.agent()
+def test_the_real_board_and_log_are_sent_and_end_within_30_s_of_a_logout_and_a_revocation(
+    database: None,
+) -> None:
+    with run_hub() as server, founded(server.url) as company:
+        agent, revoked = company.agent(), company.agent()
         admin = company.human()
         session = log_in(admin)
-        with open_board(server, admin, session) as stream:
+        with open_board(server, admin, session) as stream, follow(revoked, server.url) as log:
             eventually(lambda: stream.has('id="queue"'))
             agent.create("Polish the brass")
             eventually(lambda: stream.has("Polish the brass"))
@@ -205,8 +211,14 @@ def test_the_real_board_is_sent_and_ends_within_30_s_of_a_logout(database: None)
             beat = {"epoch": claim["lease"]["epoch"], "progress": 42, "status": "nearly half-way"}
             agent.post(f"/runs/{claim['run']['id']}/heartbeat", beat)
             eventually(lambda: stream.has("nearly half-way"))
+            eventually(lambda: log.events)
             session.flush()
+            key = revoked.caller.key_id
+            assert key
+            identity.revoke_key(company.organization.pk, key)
+            began = time.monotonic()
             assert stream.ended.wait(30)
             assert stream.events[-1] == ENDED
-        agent.close()
+            assert log.ended.wait(max(0, began + 30 - time.monotonic()))
+            assert log.messages[-1].event == "closed"
         assert not server.trouble()

@@ -8,6 +8,8 @@ import pytest
 
 from titen.live.waiters import ClaimWish, EndWish, Found, LeaseWish, Waiter, Waiting, Wish
 
+pytestmark = pytest.mark.alone
+
 ANY, PYTHON = ClaimWish("a"), ClaimWish("b", ("python",))
 
 

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from approvals import outcomes
+from approvals.models import EffectStatus
 from coordination import checkpoints, comments, takeovers, tasks
 from coordination.models import Run
 from titen.api.doors import transact
 from titen.errors import Refused
 
 from .cast import Agent, Company, Human
-from .clockwork import kinds_since, last_seq, raise_open_effects, sql
+from .clockwork import kinds_since, last_seq, sql, uuid_of
 from .scenes import Scene, Stage, human_ends, make_scene, to_self
 
 
@@ -148,15 +150,19 @@ def test_a_human_ends_the_run_like_an_agent(mine: Scene, verb: str) -> None:
     assert mine.shown["status"] == status
 
 
-def test_a_human_completes_though_the_last_action_was_long_ago(mine: Scene) -> None:
-    """Jeopardy is for agents that should have been heard of."""
+def test_a_human_completes_though_the_last_action_was_long_ago(stage: Stage) -> None:
+    """Jeopardy is for agents that should have been heard of. What the agent did must be known all the same."""
+    mine = make_scene(stage, "authorized")
+    mine.by_human(takeovers.take_over, **to_self(mine))
     age(mine, 7)
     run = run_of(mine)
-    raise_open_effects(mine.task_id, 1)
     with pytest.raises(Refused) as refused:
         human_ends(mine.stage.human, "complete", run.pk, run.epoch)
     assert refused.value.code == "EFFECTS_UNRECONCILED"
-    raise_open_effects(mine.task_id, 0)
+    done, effect = EffectStatus.SUCCEEDED, uuid_of(mine.effect["id"])
+    transact(
+        lambda: outcomes.reconcile(mine.stage.human.caller, effect, outcome=done, note="The page is there.")
+    )
     human_ends(mine.stage.human, "complete", run.pk, run.epoch)
     assert mine.shown["status"] == "done"
 

@@ -9,7 +9,7 @@ from coordination import takeovers
 from coordination.models import Role
 
 from .cast import Agent, Company, Human, found_company
-from .clockwork import kinds_since, last_seq, pass_time, raise_open_effects, sql
+from .clockwork import kinds_since, last_seq, pass_time
 from .scenes import Scene, Stage, make_scene
 
 
@@ -260,12 +260,21 @@ def test_a_human_at_work_is_told_that_a_dependency_was_cancelled(stage: Stage, b
     assert browser.do(after, "unblock")["status"] == "in_progress"
 
 
-def test_cancellation_ends_effects_and_questions_with_the_task(stage: Stage) -> None:
-    scene = make_scene(stage, "awaiting_approval")
-    raise_open_effects(scene.task_id, 1)
+def test_cancellation_ends_questions_with_the_task_and_what_was_done_is_unknown(
+    stage: Stage, browser: Browser
+) -> None:
+    scene = make_scene(stage, "authorized").ask()
     cancel(scene)
     assert stage.holder.get(f"/approvals/{scene.approval['id']}")["status"] == "cancelled"
-    assert sql("SELECT open_effects FROM coordination_task WHERE id = %s", scene.task) == [(0,)]
+    assert stage.holder.get(f"/effects/{scene.effect['id']}")["status"] == "unknown"
+    # Whoever takes the task up again has to find that out first.
+    browser.do(scene, "reopen")
+    scene.hold()
+    assert [each["id"] for each in scene.claim["context"]["effects"]] == [scene.effect["id"]]
+    body = {"epoch": scene.claim["lease"]["epoch"]}
+    stage.holder.refused("EFFECTS_UNRECONCILED", f"/runs/{scene.claim['run']['id']}/complete", body)
+    scene.report("failed")
+    assert scene.send("complete")["task"]["status"] == "done"
 
 
 def test_a_task_made_after_its_dependency_was_cancelled_is_blocked_from_the_start(stage: Stage) -> None:

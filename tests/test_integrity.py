@@ -17,6 +17,8 @@ from coordination.shapes import event_json
 from .cast import Company, founded
 from .logbook import Verdict, event_at, forget, positions, sql, verify, write
 
+pytestmark = pytest.mark.alone
+
 LONG = 50_000
 
 

@@ -18,6 +18,8 @@ from .clockwork import sql, uuid_of
 from .leasing import acquire, batch, gone, history, lease_events, let_run_out, named, release, renew
 from .locking import LOCK_LEASE, Connection, Work, second_connection, together, until, wait_until_blocked
 
+pytestmark = pytest.mark.alone
+
 ROUNDS = 50
 
 

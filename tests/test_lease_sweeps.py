@@ -2,11 +2,15 @@
 
 import time
 
+import pytest
+
 from coordination import leasing
 
 from .cast import Agent
 from .clockwork import sql
 from .locking import together
+
+pytestmark = pytest.mark.alone
 
 MANY = """
 WITH resources AS (
@@ -52,7 +56,8 @@ def test_ten_thousand_expired_leases_are_written_down_in_one_sweep(agent: Agent)
     run_out(agent, 10_000)
     sql("ANALYZE coordination_lease, coordination_resource")
     began = time.monotonic()
-    assert leasing.sweep() == 10_000
+    # And what of other tests has run out meanwhile.
+    assert leasing.sweep() >= 10_000
     took = time.monotonic() - began
     print(f"10,000 expired leases: {took:.2f} s")
     assert took < 8

@@ -18,6 +18,8 @@ from .leasing import acquire, batch, history, let_run_out, named, release, renew
 from .locking import Work, until
 from .servers import Server
 
+pytestmark = pytest.mark.alone
+
 WAIT = "/leases?wait=20"
 # A wait of 20 s that ran out is longer than this, an answer that came at once is not, on a busy machine.
 SOON = 8.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from .clockwork import last_seq, let_lease_run_out, raise_open_effects, rows_of, sql, uuid_of
+from .clockwork import last_seq, let_lease_run_out, rows_of, sql, uuid_of
 from .locking import LOCK_LEASE, Work, second_connection, until, wait_until_blocked
 from .scenes import Scene, Stage, make_scene, question, set_stage
 from .servers import Server
@@ -84,10 +84,15 @@ def test_completion_sees_an_effect_that_began_while_it_waited(stage: Stage, clai
 
 def test_completion_sees_an_outcome_that_came_while_it_waited(stage: Stage) -> None:
     """A CHECK is judged on the row as it was before the wait: it must not turn a good move away."""
-    scene = make_scene(stage, "held")
-    raise_open_effects(scene.task_id, 1)
+    scene = make_scene(stage, "authorized")
     with second_connection() as other:
-        other.run("UPDATE coordination_task SET open_effects = 0 WHERE id = %s", scene.task)
+        other.run(
+            "UPDATE coordination_task SET open_effects = 0, unreported_effects = 0 WHERE id = %s", scene.task
+        )
+        other.run(
+            "UPDATE approvals_effect SET status = 'succeeded', outcome_at = clock_timestamp() WHERE task_id = %s",
+            scene.task,
+        )
         completion = Work(lambda: scene.send("complete"))
         wait_until_blocked(other)
         other.commit()

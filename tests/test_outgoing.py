@@ -20,6 +20,8 @@ from . import sinks
 from .servers import free_port
 from .sinks import ALLOWED, INNER, sink
 
+pytestmark = pytest.mark.alone
+
 PUBLIC = "93.184.215.14"
 
 

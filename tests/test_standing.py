@@ -8,7 +8,8 @@ import pytest
 
 from coordination import takeovers
 
-from .clockwork import bring_into_jeopardy, last_seq, raise_open_effects, rows_of, sql, uuid_of
+from .acting import PUBLISH, effect
+from .clockwork import bring_into_jeopardy, last_seq, rows_of, sql, uuid_of
 from .scenes import STATES, Scene, Stage, make_scene, question, set_stage
 from .servers import Server
 
@@ -36,11 +37,11 @@ TRUTHS: dict[str, tuple[str, str, Callable[[Scene], Any]]] = {
     "another epoch": ("STALE_EPOCH", "epoch", lambda scene: None),
     "run out": ("LEASE_EXPIRED", "ran out", _run_out),
     "in jeopardy": ("LEASE_IN_JEOPARDY", "jeopardy", lambda scene: bring_into_jeopardy(scene.claim)),
-    "open effects": ("EFFECTS_UNRECONCILED", "2 effects", lambda scene: raise_open_effects(scene.task_id, 2)),
+    "open effects": ("EFFECTS_UNRECONCILED", "2 effects", lambda scene: scene.act().act()),
     "blocked": ("CONFLICT", "task is blocked", lambda scene: scene.ask()),
 }
 # The order in which they can be made true: what needs a live lease first.
-MADE = ["blocked", "ended", "open effects", "in jeopardy", "run out", "another epoch", "another's run"]
+MADE = ["open effects", "blocked", "ended", "in jeopardy", "run out", "another epoch", "another's run"]
 OF_EVERY_VERB = ["another's run", "ended", "another epoch", "run out"]
 
 CASES = [
@@ -52,6 +53,7 @@ CASES = [
         "release": OF_EVERY_VERB,
         "ask": OF_EVERY_VERB,
         "question": OF_EVERY_VERB,
+        "effect": [*OF_EVERY_VERB, "in jeopardy", "blocked"],
     }.items()
     for count in (1, 2)
     for truths in itertools.combinations(possible, count)
@@ -64,6 +66,8 @@ def attempt(scene: Scene, verb: str, truths: tuple[str, ...]) -> Any:
     run, epoch = scene.claim["run"]["id"], scene.claim["lease"]["epoch"] + ("another epoch" in truths)
     if verb == "ask":
         return agent.send("POST", "/approvals", {**question(scene.claim), "epoch": epoch})
+    if verb == "effect":
+        return agent.send("POST", "/effects", {**effect(scene.claim, PUBLISH), "epoch": epoch})
     if verb == "question":
         body = {"body": "Which branch?", "blocking": True, "run_id": run, "epoch": epoch}
         return agent.send("POST", f"/tasks/{scene.task_id}/comments", body)
@@ -84,7 +88,6 @@ def test_the_first_that_is_true_answers(stage: Stage, verb: str, truths: tuple[s
     assert (answer.status_code, error["code"]) == (409, code), error
     assert piece in error["message"]
     assert rows_of(scene.task_id) == before
-    raise_open_effects(scene.task_id, 0)
 
 
 ENDS = {

@@ -17,25 +17,28 @@ LETTERS = {"T": "todo", "P": "in_progress", "B": "blocked", "D": "done", "X": "c
 # How the task stands after each move. `.` refused without change · `s` refused, but what had run out is
 # written down · `o` the sweeper makes its other move · `-` the sweeper finds nothing to do.
 GRID = """
-                              clai hear comp fail rele aban park ask ask? resu bloc unbl queu agen me hand offe canc reop prio
-todo                           P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
-todo_with_dependency           .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
-todo_in_backoff                .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T
-todo_released                  P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T
-todo_for_another               .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T
-held                           .    P    D    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P
-held_but_run_out               P    .    .    .    .    T    o    .   .    .    B    .    T    T   P   P    .    X    .    T
-held_after_takeover            .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P
-handed_off                     .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P
-awaiting_approval              .    B    .    B    B    -    -    B   B    P    B    .    T    T   P   B    B    X    .    B
-awaiting_approval_but_run_out  s    .    .    .    .    o    B    .   .    T    B    .    T    T   P   B    .    X    .    B
-parked                         .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   B    .    X    .    B
-blocked_by_hand                .    .    .    .    .    -    -    .   .    T    .    T    T    T   P   .    .    X    .    B
-held_and_blocked_by_hand       .    B    .    B    B    -    -    B   B    P    .    P    T    T   P   B    B    X    .    B
-out_of_attempts                .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   .    .    X    T    B
-after_a_cancelled_dependency   .    .    .    .    .    -    -    .   .    T    B    T    T    T   P   .    .    X    .    B
-done                           .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .
-cancelled                      .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .
+                             clai hear comp fail rele aban park ask ask? resu bloc unbl queu agen me hand offe canc reop pri act
+todo                           P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T   .
+todo_with_dependency           .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T   .
+todo_in_backoff                .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T   .
+todo_released                  P    .    .    .    .    -    -    .   .    .    B    .    T    T   P   P    .    X    .    T   .
+todo_for_another               .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    T   .
+held                           .    P    D    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P   P
+held_but_run_out               P    .    .    .    .    T    o    .   .    .    B    .    T    T   P   P    .    X    .    T   .
+held_after_takeover            .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P   .
+handed_off                     .    .    .    .    .    -    -    .   .    .    B    .    T    T   P   .    .    X    .    P   .
+awaiting_approval              .    B    .    B    B    -    -    B   B    P    B    .    T    T   P   B    B    X    .    B   .
+awaiting_approval_but_run_out  s    .    .    .    .    o    B    .   .    T    B    .    T    T   P   B    .    X    .    B   .
+approved                       .    P    D    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P   P
+denied                         .    P    D    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P   .
+authorized                     .    P    .    T    T    -    -    B   B    .    B    .    T    T   P   P    P    X    .    P   P
+parked                         .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   B    .    X    .    B   .
+blocked_by_hand                .    .    .    .    .    -    -    .   .    T    .    T    T    T   P   .    .    X    .    B   .
+held_and_blocked_by_hand       .    B    .    B    B    -    -    B   B    P    .    P    T    T   P   B    B    X    .    B   .
+out_of_attempts                .    .    .    .    .    -    -    .   .    T    B    .    T    T   P   .    .    X    T    B   .
+after_a_cancelled_dependency   .    .    .    .    .    -    -    .   .    T    B    T    T    T   P   .    .    X    .    B   .
+done                           .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .   .
+cancelled                      .    .    .    .    .    -    -    .   .    .    .    .    .    .   .   .    .    .    T    .   .
 """
 COLUMNS = list(MOVES)
 CELLS: dict[tuple[str, str], str] = {
@@ -59,7 +62,9 @@ LOST = {
     "done": "ALREADY_COMPLETED",
     "cancelled": "TASK_CANCELLED",
 }
-HOLDERS = {"heartbeat", "complete", "fail", "release", "ask", "ask:question", "hand_off:offer"}
+HOLDERS = {"heartbeat", "complete", "fail", "release", "ask", "ask:question", "hand_off:offer", "authorize"}
+# Who has not lost it, and is refused all the same.
+HINDERED = {("complete", "authorized"): "EFFECTS_UNRECONCILED", ("authorize", "denied"): "APPROVAL_DENIED"}
 
 # The one event of each move.
 EVENTS = {
@@ -82,6 +87,7 @@ EVENTS = {
     "cancel": ["task.cancelled"],
     "reopen": ["task.reopened"],
     "set_priority": ["task.priority_set"],
+    "authorize": ["effect.authorized"],
 }
 RESUMED = {"awaiting": "approval.decided", "parked": "approval.decided", "out_of_attempts": "task.reopened"}
 
@@ -103,13 +109,21 @@ def expected_events(move: str, state: str) -> list[str]:
     found = []
     if state.endswith("run_out") and move not in ("abandon", "park"):
         found.append("task.parked" if STATES[state][0] == "blocked" else "task.abandoned")
+    if move == "authorize" and state == "approved":
+        found.append("approval.consumed")
     if move.startswith("take_over") or move == "cancel":
         if state.startswith(("awaiting", "parked")):
             found.append("approval.cancelled")
+        if state == "approved":
+            found.append("approval.voided")
         if STATES[state][1] and not state.endswith("run_out"):
             found.append("task.run_cancelled" if move == "cancel" else "task.superseded")
     if move == "hand_off" and STATES[state][1] and not state.endswith("run_out"):
         found.append("task.handed_off")
+    if state == "authorized" and move in ("fail", "release"):
+        return [*own, "effect.unknown"]
+    if state == "authorized" and found:
+        found.append("effect.unknown")
     return found + own
 
 
@@ -120,6 +134,8 @@ def refusal_of(move: str, state: str) -> str:
     if move == "hand_off":
         # Nobody could offer it, or its offer was withdrawn with the move; else nobody can have it now.
         return "CONFLICT" if state in ("out_of_attempts", "done") else "NOT_FOUND"
+    if (move, state) in HINDERED:
+        return HINDERED[move, state]
     return LOST.get(state, "NOT_FOUND") if move in HOLDERS else "CONFLICT"
 
 
@@ -175,6 +191,8 @@ def left_by_a_refusal(move: str, scene: Scene) -> list[str]:
     """A holder that has lost leaves a trace; an offer of what is done has expired."""
     if move == "hand_off":
         return ["handoff.expired"] if scene.shown["status"] == "done" else []
+    if scene.claim and move == "authorize":
+        return ["effect.refused"]
     return ["run.refused"] if scene.claim and move in HOLDERS else []
 
 

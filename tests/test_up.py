@@ -23,6 +23,8 @@ from titen.supervisor.state import State
 from .processes import Up, eventually, own_environment
 from .servers import REPOSITORY, free_port
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:

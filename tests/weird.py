@@ -69,6 +69,9 @@ def example_of(schema: dict[str, Any], name: str, ids: dict[str, str]) -> Any:
     """A plausible value for one field of a body."""
     if name in ids:
         return ids[name]
+    if "$ref" in schema:
+        inner = document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        return {name: example_of(each, name, ids) for name, each in inner["properties"].items()}
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):

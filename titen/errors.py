@@ -52,7 +52,7 @@ CODES: dict[str, Kind] = {
     "TASK_CANCELLED": Kind(409, "The task was cancelled. Stop the work; do not claim it again."),
     "STALE_EPOCH": Kind(409, "The epoch does not match this run. Send the epoch that your claim returned."),
     "LEASE_IN_JEOPARDY": Kind(
-        409, "The lease is in jeopardy. Send a heartbeat first; when it is accepted, try again."
+        409, "The lease is in jeopardy: {why}. {remedy} first; when that is accepted, try again."
     ),
     "NOT_CLAIMABLE": Kind(
         409, "The task cannot be claimed now: {why} Claim without task_id to get other work."

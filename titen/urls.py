@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
+from approvals.api import effects
 from approvals.api import views as approvals
 from coordination.api import (
     checkpoints,
@@ -56,6 +57,11 @@ v1 = [
     path("approvals/<str:approval_id>", approvals.ApprovalDetail.as_view()),
     path("approvals/<str:approval_id>/cancel", approvals.ApprovalCancel.as_view()),
     path("approvals/<str:approval_id>/decide", approvals.ApprovalDecide.as_view()),
+    path("approvals/<str:approval_id>/lift", approvals.ApprovalLift.as_view()),
+    path("effects", effects.EffectList.as_view()),
+    path("effects/<str:effect_id>", effects.EffectDetail.as_view()),
+    path("effects/<str:effect_id>/outcome", effects.EffectOutcome.as_view()),
+    path("effects/<str:effect_id>/reconcile", effects.EffectReconcile.as_view()),
     path("handoffs", handoffs.HandoffList.as_view()),
     path("handoffs/<str:handoff_id>", handoffs.HandoffDetail.as_view()),
     path("handoffs/<str:handoff_id>/resolve", handoffs.HandoffResolve.as_view()),
@@ -105,6 +111,7 @@ urlpatterns = [
     path("admin/login/", RedirectView.as_view(pattern_name="login", query_string=True)),
     path("admin/", admin.site.urls),
     path("", include("approvals.board")),
+    path("", include("approvals.board_policy")),
     path("", include("coordination.board.urls")),
 ]
 

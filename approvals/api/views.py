@@ -1,17 +1,23 @@
 """`/v1/approvals`."""
 
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
 import django_filters
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from approvals import requests
-from approvals.decisions import decide
+from approvals.decisions import decide, lift_denial
 from approvals.models import Approval, ApprovalStatus
 from approvals.shapes import approval_json
 from coordination.api.bodies import WAIT, NoBody, WaitQuery
 from coordination.api.humans import HumanView
 from coordination.api.paging import IdFilter, list_parameters, page
+from coordination.callers import Caller
 from coordination.locks import clock
 from coordination.models import Role
 from titen.api.doors import transact
@@ -21,6 +27,7 @@ from titen.api.views import ApiView
 from titen.errors import not_found
 
 from . import bodies
+from .sight import seen_by
 
 
 class ApprovalFilter(django_filters.FilterSet):
@@ -29,6 +36,11 @@ class ApprovalFilter(django_filters.FilterSet):
     status = django_filters.ChoiceFilter(choices=ApprovalStatus.choices)
     task = IdFilter("task", field_name="task_id")
     requested_by = IdFilter("agent", field_name="requested_by_id")
+
+
+def _shape(approval: Any, now: datetime) -> dict[str, Any]:
+    """An approval as `seen_by` the caller."""
+    return approval_json(approval, expired=approval.expires_at <= now, private=approval.private)
 
 
 class ApprovalList(ApiView):
@@ -44,16 +56,8 @@ class ApprovalList(ApiView):
     def get(self, request: Request) -> Response:
         """The approvals of the organization, newest first."""
         now = clock()
-        found = Approval.objects.filter(organization_id=self.caller(request).organization_id)
-        return Response(
-            page(
-                request,
-                found,
-                ApprovalFilter,
-                lambda item: approval_json(item, expired=item.expires_at <= now),
-                "approvals",
-            )
-        )
+        found = seen_by(self.caller(request), Approval.objects.all(), "requested_by")
+        return Response(page(request, found, ApprovalFilter, lambda item: _shape(item, now), "approvals"))
 
     @extend_schema(
         operation_id="request_approval", request=bodies.ApprovalBody, responses=ok("Approval", 201)
@@ -75,12 +79,11 @@ class ApprovalDetail(ApiView):
     def get(self, request: Request, approval_id: str) -> Response:
         """The approval; with `?wait=` the answer comes as soon as it ends."""
         self.query(request, WaitQuery)
-        found = Approval.objects.filter(
-            pk=path_id("appr", approval_id), organization_id=self.caller(request).organization_id
-        ).first()
+        known = seen_by(self.caller(request), Approval.objects.all(), "requested_by")
+        found = known.filter(pk=path_id("appr", approval_id)).first()
         if found is None:
             raise not_found()
-        return Response(approval_json(found, expired=found.expires_at <= clock()))
+        return Response(_shape(found, clock()))
 
 
 class ApprovalCancel(ApiView):
@@ -97,16 +100,35 @@ class ApprovalCancel(ApiView):
         return self.act(request, lambda: (200, approval_json(requests.cancel(caller, approval))))
 
 
-class ApprovalDecide(HumanView):
+class ApprovalVerb(HumanView):
+    """A human's verb on one approval; its organization decides what the human may do."""
+
+    def on(self, request: Request, approval_id: str, work: Callable[[Caller, UUID], Approval]) -> Response:
+        """Members; the rule knows the role that it needs."""
+        self.nothing_else(request)
+        approval = path_id("appr", approval_id)
+        organization_id = (
+            Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
+        )
+        caller = self.human(request, organization_id, Role.VIEWER)
+        return Response(approval_json(transact(lambda: work(caller, approval))))
+
+
+class ApprovalDecide(ApprovalVerb):
     """A human decides."""
 
     @extend_schema(operation_id="decide_approval", request=bodies.DecideBody, responses=ok("Approval"))
     def post(self, request: Request, approval_id: str) -> Response:
         """Exactly one of the options, once, before the deadline. Needs a browser session; keys get 403."""
-        self.nothing_else(request)
-        body, approval = self.body(request, bodies.DecideBody), path_id("appr", approval_id)
-        organization_id = (
-            Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
-        )
-        caller = self.human(request, organization_id, Role.VIEWER)
-        return Response(approval_json(transact(lambda: decide(caller, approval, **body))))
+        body = self.body(request, bodies.DecideBody)
+        return self.on(request, approval_id, lambda caller, approval: decide(caller, approval, **body))
+
+
+class ApprovalLift(ApprovalVerb):
+    """A human takes a denial back."""
+
+    @extend_schema(operation_id="lift_denial", request=NoBody, responses=ok("Approval"))
+    def post(self, request: Request, approval_id: str) -> Response:
+        """The action may be asked about again. Needs a browser session; keys get 403."""
+        self.body(request, NoBody)
+        return self.on(request, approval_id, lift_denial)

@@ -27,7 +27,8 @@ def make_organization(request: HttpRequest, row: None, values: dict[str, Any]) -
 
 def configure(request: HttpRequest, row: Organization, values: dict[str, Any]) -> None:
     """Policy flags and TTL."""
-    identity.configure(row, values, **acting(request, row.pk))
+    who = acting(request, row.pk)
+    identity.configure(row, values, actor_id=who["actor_id"], user_id=who["user_id"])
 
 
 def add_member(request: HttpRequest, row: None, values: dict[str, Any]) -> Membership:

@@ -7,6 +7,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+from coordination import participants
 from titen.api.doors import transact
 from titen.api.envelope import as_refusal
 from titen.api.ids import read_id
@@ -70,7 +71,11 @@ def waiting(seat: Seat) -> str:
 
 
 def _page(request: HttpRequest, seat: Seat) -> dict[str, str]:
-    path, organization = here(request).partition("?")[0], seat.organization.pk
+    address, organization = here(request), seat.organization.pk
+    for participant in participants.everyone():
+        if (parts := participant.page(address, organization, seat.role)) is not None:
+            return parts
+    path = address.partition("?")[0]
     if path == reverse("board"):
         return fragments.render(state.read(organization), seat.role)
     if path == reverse("leases"):

@@ -11,24 +11,37 @@ from django.template.loader import render_to_string
 from coordination.models import Role
 from coordination.participants import Card
 
+from .holds import Hold
 from .rows import BoardState
 
 # DOM ids, in the order of the page; the template of each is board/<id>.html.
-SECTIONS = ("rail", "needs-you", "running", "queue", "blocked", "ended")
+SECTIONS = ("rail", "notices", "needs-you", "running", "queue", "blocked", "ended")
 
 
 def render(state: BoardState, role: str) -> dict[str, str]:
     """DOM id -> the complete outer HTML of that element, as `role` may see and use it."""
-    words = {"state": state, "cards": render_cards(state.needs.rows, role)}
+    words = {
+        "state": state,
+        "notices": render_cards(state.notices, role),
+        "cards": render_cards(state.needs.rows, role, state.holds),
+    }
     return {name: element(f"board/{name}.html", words) for name in SECTIONS}
 
 
-def render_cards(cards: tuple[Card, ...] | list[Card], role: str) -> list[str]:
-    """Each card's element; with its buttons where the role may use them."""
+def render_cards(
+    cards: tuple[Card, ...] | list[Card], role: str, holds: Mapping[str, Hold] | None = None
+) -> list[str]:
+    """Each card's element; with its buttons where the role may use them, and who holds its task."""
     return [
         element(
             card.template,
-            {**card.context, "key": card.key, "needs": card.role, "may": allows(role, card.role)},
+            {
+                **card.context,
+                "key": card.key,
+                "needs": card.role,
+                "may": allows(role, card.role),
+                "hold": (holds or {}).get(card.task_id),
+            },
         )
         for card in cards
     ]

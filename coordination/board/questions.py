@@ -33,4 +33,5 @@ def question_card(comment: Comment) -> Card:
         },
         since=comment.created_at,
         role=Role.OPERATOR,
+        task_id=public_id("task", comment.task_id),
     )

@@ -3,10 +3,13 @@
 No value here is relative to now, and none belongs to one user.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from coordination.participants import Card
+
+from .holds import Hold
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Section[R]:
 
 @dataclass(frozen=True)
 class RunningRow:
-    """One run that is under way."""
+    """One run that is under way. `open_effects` have no outcome, and hold up its completion."""
 
     task_id: str
     title: str
@@ -40,6 +43,7 @@ class RunningRow:
     renewed_at: datetime
     expires_at: datetime
     certainty: str
+    open_effects: int
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class QueueRow:
     created_at: datetime
     attempt_count: int
     max_attempts: int
+    open_effects: int
     waits: tuple[Wait, ...] = ()
 
 
@@ -82,6 +87,7 @@ class BlockedRow:
     task_id: str
     title: str
     priority: int
+    open_effects: int
     blockers: tuple[BlockerLine, ...]
     agent: str = ""
     expires_at: datetime | None = None
@@ -103,11 +109,16 @@ class EndedRow:
 
 @dataclass(frozen=True)
 class BoardState:
-    """One organization's board. `ended_lately` counts 24 hours; `due` is when time alone changes it next."""
+    """One organization's board. `ended_lately` counts 24 hours; `due` is when time alone changes it next.
+
+    `holds` are those of the tasks in `needs`; `notices` are what people should know who decide.
+    """
 
     name: str
     slug: str
+    notices: tuple[Card, ...]
     needs: Section[Card]
+    holds: Mapping[str, Hold]
     running: Section[RunningRow]
     ready: Section[QueueRow]
     waiting: Section[QueueRow]

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from coordination import participants
 from coordination.database import Row, fetch_all
 from coordination.models import Organization
+from coordination.participants import Card
 from titen.api.ids import public_id
 from titen.errors import not_found
 
-from . import questions, statements
+from . import holds, questions, statements
+from .holds import Hold
 from .rows import BlockedRow, BlockerLine, BoardState, EndedRow, QueueRow, RunningRow, Section, Wait
 
 # Rows of a section; counts stop at CAP, so that a large queue costs no more than a small one.
@@ -32,10 +33,13 @@ def read(organization_id: UUID) -> BoardState:
     if len(ready) < SHOWN and counts["todo"] > counts["ready"]:
         rows = _fetch(statements.WAITING, organization_id, limit=SHOWN - len(ready))
         waiting = tuple(_queued(row, _waits(row, now)) for row in rows)
+    needs = _needs(organization_id)
     state = BoardState(
         name=organization.name,
         slug=organization.slug,
-        needs=_needs(organization_id),
+        notices=participants.notices(organization_id),
+        needs=needs,
+        holds=_holds(needs),
         running=_running(organization_id, counts["running"]),
         ready=Section(ready, max(counts["ready"], len(ready))),
         waiting=Section(waiting, max(counts["todo"] - counts["ready"], len(waiting))),
@@ -47,11 +51,15 @@ def read(organization_id: UUID) -> BoardState:
 
 
 def refresh_running(organization_id: UUID, state: BoardState) -> BoardState:
-    """The same board with its running rows read anew, in one query: heartbeats write no events."""
+    """The same board with what heartbeats move read anew, as they write no events: its running rows, in one
+    query, and the leases of those who wait, if any do."""
     running = _running(organization_id, 0)
     if len(running.rows) == SHOWN:
         running = replace(running, total=max(SHOWN, state.running.total))
-    return replace(state, running=running)
+    blocked = state.blocked
+    if any(row.agent for row in blocked.rows):
+        blocked = replace(blocked, rows=tuple(_blocked(organization_id)))
+    return replace(state, running=running, blocked=blocked, holds=_holds(state.needs))
 
 
 def _fetch(sql: str, organization_id: UUID, limit: int = SHOWN) -> list[Row]:
@@ -83,6 +91,7 @@ def _queued(row: Row, waits: tuple[Wait, ...]) -> QueueRow:
         created_at=row["created_at"],
         attempt_count=row["attempt_count"],
         max_attempts=row["max_attempts"],
+        open_effects=row["open_effects"],
         waits=waits,
     )
 
@@ -111,6 +120,7 @@ def _blocked(organization_id: UUID) -> list[BlockedRow]:
             task_id=_task_id(row["task_id"]),
             title=row["title"],
             priority=row["priority"],
+            open_effects=row["open_effects"],
             blockers=tuple(
                 BlockerLine(item["kind"], item["sentence"], datetime.fromisoformat(item["opened_at"]))
                 for item in row["blockers"] or []
@@ -127,7 +137,7 @@ def _ended(row: Row) -> EndedRow:
     return EndedRow(**{**row, "task_id": _task_id(row["task_id"]), "agent": row["agent"] or ""})
 
 
-def _needs(organization_id: UUID) -> Section[Any]:
+def _needs(organization_id: UUID) -> Section[Card]:
     """Everything that waits for a human, oldest first."""
     cards, total = questions.needs_you(organization_id, SHOWN)
     for participant in participants.everyone():
@@ -135,6 +145,10 @@ def _needs(organization_id: UUID) -> Section[Any]:
         cards, total = cards + more, total + count
     cards.sort(key=lambda card: (card.since, card.key))
     return Section(tuple(cards[:SHOWN]), total)
+
+
+def _holds(needs: Section[Card]) -> dict[str, Hold]:
+    return holds.read(card.task_id for card in needs.rows)
 
 
 def _due(state: BoardState, now: datetime) -> datetime | None:

@@ -29,14 +29,15 @@ FROM clock k"""
 
 RUNNING = f"""
 SELECT t.id AS task_id, t.title, t.priority, p.name AS agent, p.kind, r.number, t.attempt_count, t.max_attempts,
-    r.progress, r.status_line, r.started_at, l.renewed_at, l.expires_at, {CERTAINTY} AS certainty
+    r.progress, r.status_line, r.started_at, l.renewed_at, l.expires_at, {CERTAINTY} AS certainty, t.open_effects
 FROM coordination_run r JOIN coordination_lease l ON l.id = r.lease_id
 JOIN coordination_task t ON t.id = r.task_id JOIN coordination_principal p ON p.id = r.principal_id
 WHERE r.organization_id = %(organization)s AND r.ended_at IS NULL AND r.status = 'running'
 ORDER BY r.started_at, r.id LIMIT %(limit)s"""
 
 _QUEUED = (
-    """t.id AS task_id, t.title, t.priority, f.capabilities, t.created_at, t.attempt_count, t.max_attempts"""
+    "t.id AS task_id, t.title, t.priority, f.capabilities, t.created_at, t.attempt_count, t.max_attempts,"
+    " t.open_effects"
 )
 
 # The heads of all profiles' queues, merged, as a claim that could do everything would take them.
@@ -64,7 +65,7 @@ WHERE t.organization_id = %(organization)s AND t.status = 'todo' AND NOT ({_IS_R
 ORDER BY t.created_at, t.id LIMIT %(limit)s"""
 
 BLOCKED = f"""
-SELECT t.id AS task_id, t.title, t.priority, p.name AS agent, l.expires_at,
+SELECT t.id AS task_id, t.title, t.priority, t.open_effects, p.name AS agent, l.expires_at,
     CASE WHEN l.id IS NOT NULL THEN {CERTAINTY} END AS certainty,
     (SELECT jsonb_agg(jsonb_build_object('kind', b.kind, 'sentence', b.sentence, 'opened_at', b.opened_at)
         ORDER BY b.opened_at, b.id) FROM (
@@ -78,6 +79,12 @@ LEFT JOIN coordination_run r ON r.task_id = t.id AND r.ended_at IS NULL
 LEFT JOIN coordination_lease l ON l.id = r.lease_id
 LEFT JOIN coordination_principal p ON p.id = r.principal_id
 ORDER BY t.created_at, t.id"""
+
+HOLDS = f"""
+SELECT r.task_id, p.name AS agent, l.epoch, {CERTAINTY} AS certainty
+FROM coordination_run r JOIN coordination_lease l ON l.id = r.lease_id
+JOIN coordination_principal p ON p.id = r.principal_id
+WHERE r.task_id = ANY (%(tasks)s::uuid[]) AND r.ended_at IS NULL"""
 
 ENDED = """
 SELECT t.id AS task_id, t.title, t.status, t.finished_at, p.name AS agent, t.run_count, left(t.summary, 300) AS summary

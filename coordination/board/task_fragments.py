@@ -4,6 +4,7 @@ from coordination.models import Role
 from coordination.transitions import TASK
 
 from .fragments import allows, element, render_cards
+from .holds import Hold
 from .task_state import TaskState
 
 # DOM ids, in the order of the page; the template of each is task/<id>.html.
@@ -13,6 +14,7 @@ SECTIONS = (
     "task-passing",
     "task-body",
     "task-attempts",
+    "task-effects",
     "task-comments",
     "task-timeline",
     "task-side",
@@ -25,12 +27,14 @@ def render(state: TaskState, role: str) -> dict[str, str]:
     What only the holder may do stands in `data-for="agent_…"`: the page's script shows it to that user,
     so that the bytes are the same for all.
     """
-    status = state.fields["status"]
+    status, run = state.fields["status"], state.open_run
+    holds = {state.task_id: Hold(run.agent, run.epoch, run.certainty)} if run else {}
     words = {
         "state": state,
         "task": state.fields,
-        "run": state.open_run,
-        "cards": render_cards(state.cards, role),
+        "run": run,
+        "cards": render_cards(state.cards, role, holds),
+        "effects": render_cards(state.effects, role),
         "history": render_cards(state.history, role),
         "may": allows(role, Role.OPERATOR),
         "verbs": {name for name in TASK.moves if TASK[name].allows(status)},

@@ -79,7 +79,7 @@ class Link:
 
 @dataclass(frozen=True)
 class TaskState:
-    """One task's page. `asked` is what its holders were asked by messages.
+    """One task's page. `asked` is what its holders were asked by messages, `effects` what they attempted.
 
     `open_run` is the attempt under way; `due` is when time alone changes the page.
     """
@@ -94,6 +94,7 @@ class TaskState:
     comments: tuple[Said, ...]
     cards: tuple[Card, ...]
     history: tuple[Card, ...]
+    effects: tuple[Card, ...]
     dependencies: tuple[Link, ...]
     dependents: tuple[Link, ...]
     agents: tuple[tuple[str, str], ...]
@@ -110,7 +111,7 @@ class TaskState:
 _FIELDS = (
     *("title", "description", "status", "priority", "payload", "secret_refs", "not_before", "backoff_until"),
     *("lease_ttl_seconds", "max_attempts", "attempt_count", "summary", "result", "evidence", "last_error"),
-    *("created_at", "finished_at"),
+    *("open_effects", "created_at", "finished_at"),
 )
 
 
@@ -161,6 +162,9 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
         comments=tuple(_said(comment) for comment in comments),
         cards=tuple(sorted((card for card in cards if card.open), key=lambda card: (card.since, card.key))),
         history=tuple(card for card in cards if not card.open),
+        effects=tuple(
+            card for participant in participants.everyone() for card in participant.task_effects(task.pk)
+        ),
         dependencies=tuple(
             _link(item.depends_on)
             for item in TaskDependency.objects.filter(task=task)

@@ -70,6 +70,8 @@ class Task(models.Model):
     open_blockers = models.PositiveIntegerField(default=0)
     open_dependencies = models.PositiveIntegerField(default=0)
     open_effects = models.PositiveIntegerField(default=0)
+    # Effects of the open run that have no outcome yet: what becomes unknown should it end.
+    unreported_effects = models.PositiveIntegerField(db_default=0)
     dependent_count = models.PositiveIntegerField(default=0)
     last_run_end = models.CharField(max_length=16, null=True)
     last_error = models.TextField(blank=True)
@@ -99,6 +101,10 @@ class Task(models.Model):
             ),
             models.CheckConstraint(
                 condition=~Q(status="done") | Q(open_effects=0), name="a_done_task_has_no_open_effect"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["todo", "done", "cancelled"]) | Q(unreported_effects=0),
+                name="a_task_without_a_run_has_no_unreported_effect",
             ),
             models.CheckConstraint(
                 condition=Q(reserved_for__isnull=True) | Q(reserved_until__isnull=False),

@@ -8,6 +8,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from coordination.board import unseen
 from coordination.times import stamp
 
 register = template.Library()
@@ -40,6 +41,22 @@ GLYPHS = {
     "rejected": "failed",
     "withdrawn": "cancelled",
     "revoked": "blocked",
+    "deny": "blocked",
+    "ask": "approval",
+    "allow": "done",
+    "destructive": "jeopardy",
+    "outward": "handoff",
+    "other": "ready",
+    "authorized": "running",
+    "refused": "blocked",
+    "unknown": "question",
+    "compensated": "cancelled",
+}
+# How an effect stands.
+EFFECTS = {
+    "authorized": "authorized, no outcome yet",
+    "unknown": "outcome unknown",
+    "compensated": "undone",
 }
 # Why a lease was granted, and how it ended.
 BECAUSE = {
@@ -101,6 +118,35 @@ def ended(reason: str) -> str:
 def count(number: int) -> str:
     """A count as it is printed; the board stops counting at 10,000."""
     return f"{number:,}" if number < 10_000 else "10,000+"
+
+
+@register.filter
+def grouped(number: int) -> str:
+    """A number as it is printed."""
+    return f"{number:,}"
+
+
+@register.filter
+def span(seconds: int) -> str:
+    """A length of time, in its two largest units: 5400 is `1 h 30 min`."""
+    words, rest = [], seconds
+    for size, name in ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if rest >= size:
+            words.append(f"{rest // size} {name}")
+            rest %= size
+    return " ".join(words[:2])
+
+
+@register.filter
+def effect(status: str) -> str:
+    """How an effect stands, as it is said."""
+    return EFFECTS.get(status, status)
+
+
+@register.filter
+def marked(text: str) -> SafeString:
+    """Somebody's text, with a box in place of each character that is not seen or turns the order of others."""
+    return unseen.marked(text)
 
 
 @register.filter

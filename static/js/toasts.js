@@ -54,8 +54,10 @@
   });
 
   // What only the holder of a run may do is in everybody's page, hidden: the bytes are the same for all.
+  // And what one person alone must not do is hidden from them.
   function showMine() {
     for (const part of document.querySelectorAll("[data-for]")) part.hidden = part.dataset.for !== principal;
+    for (const part of document.querySelectorAll("[data-unless]")) part.hidden = part.dataset.unless === principal;
   }
   showMine();
   document.addEventListener("htmx:after:swap", showMine);

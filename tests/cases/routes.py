@@ -37,6 +37,15 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "approvals"): {"run_id": "{run_id}", "question": "Go?", "options": ["Yes", "No"], **EPOCH},
     ("POST", "approvals/<str:approval_id>/cancel"): {},
     ("POST", "approvals/<str:approval_id>/decide"): {"option": "Yes", "shown_digest": "0" * 64},
+    ("POST", "approvals/<str:approval_id>/lift"): {},
+    ("POST", "effects"): {
+        "run_id": "{run_id}",
+        "action": {"tool": "deploy", "arguments": {"build": 41}},
+        "effect_key": "deploy-41",
+        **EPOCH,
+    },
+    ("POST", "effects/<str:effect_id>/outcome"): {"outcome": "succeeded"},
+    ("POST", "effects/<str:effect_id>/reconcile"): {"outcome": "failed", "note": "I looked."},
     ("POST", "handoffs"): {"to_principal": "bert", "subject_id": "rollout"},
     ("POST", "handoffs/<str:handoff_id>/resolve"): {"status": "accepted"},
     ("POST", "handoffs/<str:handoff_id>/withdraw"): {"reason": "Done meanwhile"},
@@ -54,12 +63,13 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("DELETE", "keys/<str:key_id>"): {},
 }
 # Only a person with a session does these: any key is refused before anything is looked up.
-HUMAN_ONLY = ("takeover", "reopen", "block", "unblock", "priority", "decide")
+HUMAN_ONLY = ("takeover", "reopen", "block", "unblock", "priority", "decide", "lift", "reconcile")
 PREFIXES = {
     "task_id": "task",
     "comment_id": "cmt",
     "run_id": "run",
     "approval_id": "appr",
+    "effect_id": "eff",
     "key_id": "key",
     "lease_id": "lease",
     "handoff_id": "hoff",

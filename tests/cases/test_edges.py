@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cast import Agent, Company
 from tests.servers import Server, run_web
 from tests.sessions import Session
 
 from .tools import LONG, at_once, events_of, spread, sweepers, together
+
+pytestmark = pytest.mark.alone
 
 WORKERS = 30
 ROUNDS = 40 if LONG else 10

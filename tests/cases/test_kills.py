@@ -6,11 +6,15 @@ import threading
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tests.processes import eventually
 from tests.stack import Founded, Stack, retried
 from titen.client import LeaseLost, Run, Titen, TitenError
 
 from .tools import LONG
+
+pytestmark = pytest.mark.alone
 
 KILLED = ("web", "hub", "worker", "beat", "postgres")
 TIMES = 6 if LONG else 2

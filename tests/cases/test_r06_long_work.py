@@ -1,4 +1,7 @@
-"""R06: work that lasts many leases and heartbeats is never given to a second agent."""
+"""R06: work that lasts many leases and heartbeats is never given to a second agent.
+
+Short: 7 leases long; `TITEN_LONG=1`: 12.
+"""
 
 import os
 import signal
@@ -9,15 +12,18 @@ from itertools import pairwise
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cast import Agent
 from tests.processes import eventually
 from tests.servers import run_web
 
-from .tools import events_of, sweepers
+from .tools import LONG, events_of, sweepers
+
+pytestmark = pytest.mark.alone
 
 TTL = 2
-LEASES = 12
+LEASES = 12 if LONG else 7
 
 
 def test_it_is_never_swept_nor_offered_again(agent: Agent, other: Agent) -> None:

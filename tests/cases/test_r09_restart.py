@@ -11,6 +11,8 @@ from tests.processes import eventually
 from tests.stack import Founded, Stack, retried
 from titen.client import Answer, Decision, Titen
 
+pytestmark = pytest.mark.alone
+
 KILLED = ("web", "hub", "worker", "beat", "valkey")
 TTL = 6
 SWEEP_SECONDS = 5

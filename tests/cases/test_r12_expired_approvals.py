@@ -7,26 +7,34 @@ from typing import Any
 import pytest
 
 from approvals.jobs import expire
+from approvals.models import PolicyRule
+from tests.acting import ABOUT, effect, request
 from tests.cast import Agent, Human
+from tests.clockwork import let_approval_run_out
 from tests.processes import eventually
 from tests.servers import Server
 from tests.sessions import Session
 
 from .tools import events_of, swept
 
+FIRST = {"Approve": [0, 1], "Deny": [1, 0]}
 
-@pytest.mark.parametrize("options", [["Approve", "Deny"], ["Deny", "Approve"]])
+
+@pytest.mark.parametrize("about", ABOUT)
+@pytest.mark.parametrize("first", FIRST)
 def test_it_is_refused_without_a_sweeper_and_written_down_once_with_one(
-    options: list[str], agent: Agent, approver: Human, claimed: Any, ask: Callable[..., Any], web: Server
+    first: str, about: str, agent: Agent, approver: Human, claimed: Any, ask: Callable[..., Any], web: Server
 ) -> None:
-    asked = ask(claimed, options=options, expires_in_seconds=2)
+    words = {**ABOUT[about], "options": [ABOUT[about]["options"][place] for place in FIRST[first]]}
+    asked = ask(claimed, **words, expires_in_seconds=2, on_expiry="Deny")
     session = Session(approver, web.url)
 
     def read() -> Any:
         return agent.get(f"/approvals/{asked['id']}")
 
     eventually(lambda: read()["status"] == "expired")
-    for option in options:
+    for option in ("Approve", "Deny"):
+        assert session.click(asked, option).status_code == 409
         refused = session.decide(asked, option)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "APPROVAL_EXPIRED")
         assert refused.json()["error"]["details"] == {"state": "expired", "decision": None}
@@ -34,6 +42,8 @@ def test_it_is_refused_without_a_sweeper_and_written_down_once_with_one(
     # The agent can tell it from a denial.
     seen = read()
     assert (seen["status"], seen["decision"], seen["decided_by_user_id"]) == ("expired", None, None)
+    # What it falls back to is told, and is nobody's decision.
+    assert (seen["fallback"], seen["granted"], seen["final"]) == ("Deny", None, False)
     assert agent.get(f"/tasks/{claimed['task']['id']}")["status"] == "blocked"
 
     expire()
@@ -47,9 +57,31 @@ def test_it_is_refused_without_a_sweeper_and_written_down_once_with_one(
     told = agent.post(f"/runs/{claimed['run']['id']}/heartbeat", {"epoch": claimed["lease"]["epoch"]})
     assert [(one["id"], one["status"]) for one in told["resolved_approvals"]] == [(asked["id"], "expired")]
     assert told["run"]["status"] == "running"
-    again = ask(claimed, options=options)
+    if asked["action"]:
+        agent.refused("APPROVAL_EXPIRED", "/effects", effect(claimed, asked["action"]))
+    again = ask(claimed, **words)
     assert session.decide(again, "Approve").status_code == 200
     session.client.close()
+
+
+def test_nor_is_it_allowed_always(
+    agent: Agent, admin: Human, claimed: Any, ask: Callable[..., Any], web: Server
+) -> None:
+    asked = ask(claimed, **ABOUT["an action"])
+    let_approval_run_out(asked["id"])
+    with Session(admin, web.url) as session:
+        assert session.always_allow(asked).status_code == 409
+    assert not PolicyRule.objects.filter(organization=admin.organization).exists()
+    assert agent.get(f"/approvals/{asked['id']}")["status"] == "expired"
+
+
+@pytest.mark.parametrize("fallback", ["Approve", "Ship it", "deny", "Maybe", "", None, 1, ["Deny"]])
+def test_what_it_falls_back_to_is_an_option_that_grants_nothing(
+    fallback: Any, agent: Agent, claimed: Any
+) -> None:
+    body = request(claimed, **ABOUT["an action"], on_expiry=fallback)
+    error = agent.refused("VALIDATION_ERROR", "/approvals", body)
+    assert list(error["details"]["fields"]) == ["on_expiry"]
 
 
 def test_it_does_not_hold_the_lease(agent: Agent, other: Agent, ask: Callable[..., Any]) -> None:
@@ -78,10 +110,13 @@ def test_a_decision_just_before_the_deadline_counts(
     time.sleep(max(0.0, began + 3 - time.monotonic()))
     answer = session.decide(asked, "Deny")
     assert answer.status_code == 200, answer.text
+    decided = answer.json()["data"]
+    assert decided["ended_at"] < decided["expires_at"]
     eventually(lambda: time.monotonic() > began + 4.1)
     expire()
     seen = agent.get(f"/approvals/{asked['id']}")
-    assert (seen["status"], seen["decision"]) == ("decided", "Deny")
+    # Nor does the passed deadline change what is read of it.
+    assert seen == decided
     session.client.close()
 
 

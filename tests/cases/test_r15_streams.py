@@ -22,6 +22,8 @@ from tests.stack import Founded, Stack
 
 from .tools import LONG
 
+pytestmark = pytest.mark.alone
+
 KEYS, PAGES = 30, 30
 ROUNDS, SECONDS = (3, 20.0) if LONG else (1, 6.0)
 # What the case's setting leaves to others than superusers: max_connections 25, three of them reserved.

@@ -22,7 +22,7 @@ from tests.stack import Stack, retried
 
 from .tools import at_once, events_of, sweepers
 
-pytestmark = pytest.mark.usefixtures("nothing_owed")
+pytestmark = [pytest.mark.alone, pytest.mark.usefixtures("nothing_owed")]
 
 EVENTS = 20
 TIMEOUT = 2

@@ -9,13 +9,16 @@ import pytest
 from django.db import connection
 
 from approvals import board as decide
+from approvals import board_policy as policy
 from coordination import events, identity
 from coordination.board import urls as board
+from tests.acting import DEPLOY, listed, rule
 from tests.cast import Agent, Company, Human, found_company
 from tests.leasing import batch, named
 from tests.servers import Server
 from tests.sessions import Session
 from tests.stack import Stack
+from titen.api.ids import public_id
 
 from .routes import PREFIXES, Call, offered
 from .tools import events_of
@@ -33,6 +36,10 @@ class Full:
         task = self.agent.create(f"{SECRET} work", description=SECRET, payload={"is": SECRET})
         claim = self.agent.claim()
         run = {"run_id": claim["run"]["id"], "epoch": claim["lease"]["epoch"]}
+        allows = rule(company, "allow", SECRET)
+        lists = listed(company, SECRET, "outward")
+        act = {"tool": SECRET, "server": SECRET, "arguments": {"is": SECRET}}
+        effect = self.agent.post("/effects", {**run, "action": act, "effect_key": SECRET})
         words = {"question": f"{SECRET}?", "options": [f"{SECRET} yes", f"{SECRET} no"]}
         self.approval = self.agent.post("/approvals", {**run, **words})
         ask = {"body": SECRET, "blocking": True, **run}
@@ -48,12 +55,15 @@ class Full:
         hook = self.agent.post("/webhooks", {"url": f"http://127.0.0.2:9/{SECRET}", "description": SECRET})
         ping = self.agent.post(f"/webhooks/{hook['webhook_id']}/test")
         self.task = task
+        # What the page of policy knows by its own ids.
+        self.policy = {"rules": public_id("rule", allows.pk), "tools": public_id("tool", lists.pk)}
         self.ids = {
             "lease_id": lease["lease_id"],
             "task_id": task["id"],
             "run_id": claim["run"]["id"],
             "comment_id": comment["id"],
             "approval_id": self.approval["id"],
+            "effect_id": effect["id"],
             "key_id": key["key_id"],
             "checkpoint_id": self.kept["checkpoint_id"],
             "context_id": pack["context_id"],
@@ -109,14 +119,14 @@ def test_with_another_organizations_key_every_route_answers_as_for_a_random_id(x
     own = agent.create("Y's own")
     before = x.state()
     for call in offered():
-        if not call.names and call.route != "approvals":
+        if not call.names and call.route not in ("approvals", "effects"):
             continue
         known, unknown = (
             told(agent.send(call.method, call.path(ids), call.body(ids))) for ids in (x.ids, random_ids())
         )
         assert known == unknown, call
-        if call.method == "GET" and call.route == "approvals":
-            assert known[1]["approvals"] == []
+        if call.method == "GET" and not call.names:
+            assert known[1][call.route] == []
         else:
             assert known[0] == (403 if call.human_only else 404), call
         if "comment_id" in call.names:
@@ -137,6 +147,9 @@ def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent, o
             (f"/runs?agent={principal}", "runs"),
             (f"/approvals?task={ids['task_id']}", "approvals"),
             (f"/approvals?requested_by={principal}", "approvals"),
+            (f"/effects?task={ids['task_id']}", "effects"),
+            (f"/effects?run={ids['run_id']}", "effects"),
+            (f"/effects?principal={principal}", "effects"),
             (f"/events?task_id={ids['task_id']}", "events"),
             (f"/leases?holder={principal}", "leases"),
             (f"/leases?resource_type={SECRET}", "leases"),
@@ -148,6 +161,9 @@ def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent, o
         ("/tasks", {"title": "Mine", "depends_on": ["{task_id}"]}),
         ("/tasks/claim", {"task_id": "{task_id}"}),
         ("/checkpoints", {"state": 1, "run_id": "{run_id}", "epoch": 1}),
+        ("/approvals", {"run_id": "{run_id}", "epoch": 1, "question": "?", "action": DEPLOY}),
+        ("/effects", {"run_id": "{run_id}", "epoch": 1, "action": DEPLOY, "effect_key": "one"}),
+        ("/effects", {"lease_id": "{lease_id}", "epoch": 1, "action": DEPLOY, "effect_key": "one"}),
         ("/contexts", {"items": [{"type": "checkpoint", "id": "{checkpoint_id}"}]}),
         ("/contexts", {"items": [{"type": "comment", "id": "{comment_id}"}], "task_id": "{task_id}"}),
         (
@@ -177,6 +193,15 @@ def test_an_id_in_a_body_or_filter_is_like_a_random_one(x: Full, agent: Agent, o
         ]
         assert answers[0] == answers[1]
         assert answers[0][0] in (400, 404)
+    # An approval of X named for what one is about to do oneself.
+    claim = agent.claim(task_id=agent.create()["id"])
+    act = {"run_id": claim["run"]["id"], "epoch": 1, "action": DEPLOY, "effect_key": "one"}
+    answers = [
+        told(agent.send("POST", "/effects", {**act, "approval_id": ids["approval_id"]}))
+        for ids in (x.ids, nobody)
+    ]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
     # A run of X named together with a task of one's own.
     mine = agent.create()
     ask = {"body": "?", "blocking": True, "run_id": x.ids["run_id"], "epoch": 1}
@@ -260,12 +285,15 @@ FORM = {
 
 def test_a_person_elsewhere_meets_nothing_of_it_on_the_board(x: Full, agent: Agent, company: Company) -> None:
     before = x.state()
-    patterns = [str(pattern.pattern) for pattern in [*board.urlpatterns, *decide.urlpatterns]]
+    urls = [*board.urlpatterns, *decide.urlpatterns, *policy.urlpatterns]
+    patterns = [str(pattern.pattern) for pattern in urls]
     routes = [Call("POST", pattern) for pattern in patterns if "<str:" in pattern]
-    assert len(routes) > 10
+    assert len(routes) > 20
     with Session(company.human("admin"), agent.url) as stranger:
         for route in routes:
-            for ids in (x.ids, random_ids()):
+            row = x.policy.get(route.route.split("/")[1], "")
+            nobodys = f"{row.partition('_')[0]}_{uuid.uuid4().hex}"
+            for ids in ({**x.ids, "row_id": row}, {**random_ids(), "row_id": nobodys}):
                 for answer in (
                     stranger.client.get(route.path(ids)),
                     stranger.htmx("POST", route.path(ids), FORM),

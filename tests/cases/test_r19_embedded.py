@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.cast import Agent
 from tests.stack import Stack
 
 from .tools import LONG, at_once, spread
+
+pytestmark = pytest.mark.alone
 
 AGENTS = 16
 TASKS = 5000 if LONG else 500

@@ -15,6 +15,14 @@ MEANINGS: dict[str, tuple[str, str]] = {
         "CONFLICT",
         "The task is offered already. Withdraw that handoff first, or wait until it is resolved.",
     ),
+    "effect_key_is_used_once": (
+        "CONFLICT",
+        "This effect_key was used at the same moment. Read that effect; another attempt needs a key of its own.",
+    ),
+    "a_tool_is_listed_once_per_rank": (
+        "CONFLICT",
+        "The tool list has a line with these patterns and this rank already. Change that one.",
+    ),
     "principal_name_is_unique": (
         "CONFLICT",
         "A principal with this name exists already. Choose another name.",

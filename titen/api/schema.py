@@ -15,6 +15,7 @@ PREFIXES = {
     "run_id": "run",
     "comment_id": "cmt",
     "approval_id": "appr",
+    "effect_id": "eff",
     "key_id": "key",
     "lease_id": "lease",
     "handoff_id": "hoff",

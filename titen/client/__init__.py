@@ -6,27 +6,30 @@ with Titen("http://127.0.0.1:8000", "titen_sk_…") as titen:
     if run is not None:
         with run:
             run.progress(10, "reading")
-            decision = run.ask("Delete the old build?", ["Delete", "Keep"])
-            if decision.decision == "Delete":
-                run.guard()
-                delete_it()
-            run.complete("Done.", result={"decision": decision.decision})
+            question = "May I delete the old build?"
+            run.act("delete", {"build": 40}, lambda effect: delete(40), question=question, effect_key="delete 40")
+            run.complete("Done.", result={"deleted": 40})
 ```
 """
 
 from .client import Titen
-from .errors import (
-    AlreadyCompleted,
+from .effect_errors import (
     AlreadyConsumed,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalPending,
     ApprovalRequired,
     ApprovalVoid,
-    Conflict,
-    CursorTooOld,
     DigestMismatch,
     EffectsUnreconciled,
+    PolicyDenied,
+)
+from .effect_shapes import Action, Approval, Decision, EffectRecord, Option
+from .effects import Effect
+from .errors import (
+    AlreadyCompleted,
+    Conflict,
+    CursorTooOld,
     Forbidden,
     HandedOff,
     IdempotencyMismatch,
@@ -43,7 +46,6 @@ from .errors import (
     NotReady,
     Overloaded,
     PayloadTooLarge,
-    PolicyDenied,
     RateLimited,
     Reserved,
     RunEnded,
@@ -62,13 +64,11 @@ from .leases import HeldLease, HeldLeases
 from .run import Run
 from .shapes import (
     Answer,
-    Approval,
     Checkpoint,
     CheckpointVersion,
     Comment,
     ContextItem,
     ContextPack,
-    Decision,
     Event,
     Handoff,
     Heartbeat,
@@ -79,6 +79,7 @@ from .shapes import (
 )
 
 __all__ = [
+    "Action",
     "AlreadyCompleted",
     "AlreadyConsumed",
     "Answer",
@@ -97,6 +98,8 @@ __all__ = [
     "CursorTooOld",
     "Decision",
     "DigestMismatch",
+    "Effect",
+    "EffectRecord",
     "EffectsUnreconciled",
     "Event",
     "Forbidden",
@@ -120,6 +123,7 @@ __all__ = [
     "NotFound",
     "NotHolder",
     "NotReady",
+    "Option",
     "Overloaded",
     "PayloadTooLarge",
     "PolicyDenied",

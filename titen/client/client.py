@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from .checkpoints import CheckpointCalls
+from .effects import EffectCalls
 from .following import EventCalls
 from .handoffs import HandoffCalls
 from .hold import take
@@ -20,7 +21,7 @@ INBOX_PAUSE = 3
 """Seconds that a worker claims for before it looks at its inbox again."""
 
 
-class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls):
+class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls, EffectCalls):
     """A connection to one Titen server under one API key. Safe for threads; close it when done.
 
     base_url: where the server is, without `/v1`: `http://127.0.0.1:8000`.

@@ -1,5 +1,7 @@
 """Everything the SDK raises on purpose: one class per code of the server, under `TitenError`.
 
+Those about approvals and effects stand in `effect_errors`.
+
 The classes under `LeaseLost` all mean the same to a worker: this run is over for it, stop the work.
 A code that this version does not know is raised as `TitenError` itself.
 """
@@ -97,12 +99,6 @@ class Forbidden(TitenError):
     code = "FORBIDDEN"
 
 
-class PolicyDenied(TitenError):
-    """403: a policy rule forbids this; the message names it."""
-
-    code = "POLICY_DENIED"
-
-
 class NotFound(TitenError):
     """404: no such thing in the key's organization."""
 
@@ -160,10 +156,11 @@ class InFlight(Conflict):
 
 
 class LeaseInJeopardy(TitenError):
-    """No renewal was acknowledged for 2/3 of the lease: somebody else may hold it soon.
+    """No renewal was acknowledged for 2/3 of the lease, or its holder declared it: somebody else may hold it soon.
 
-    Raised by the local clock before anything is sent (`status` None), or by the server (409).
-    A good heartbeat ends it.
+    Raised by the local clock before anything is sent (`status` None), or by the server (409), whose
+    `details` have `because` (`silence`, `declared`), `renewed_at`, and what is still `allowed` and what is
+    `refused`. A good heartbeat ends it.
     """
 
     code = "LEASE_IN_JEOPARDY"
@@ -231,54 +228,6 @@ class Reserved(TitenError):
     """409: the task is reserved for somebody else for a while."""
 
     code = "RESERVED"
-
-
-class ApprovalRequired(TitenError):
-    """409: policy wants a human's approval of this action first."""
-
-    code = "APPROVAL_REQUIRED"
-
-
-class ApprovalPending(TitenError):
-    """409: the approval is not decided yet."""
-
-    code = "APPROVAL_PENDING"
-
-
-class ApprovalDenied(TitenError):
-    """409: a human decided against it."""
-
-    code = "APPROVAL_DENIED"
-
-
-class ApprovalExpired(TitenError):
-    """409: nobody decided in time, or the decision was not used in time."""
-
-    code = "APPROVAL_EXPIRED"
-
-
-class ApprovalVoid(TitenError):
-    """409: a takeover made the decision void."""
-
-    code = "APPROVAL_VOID"
-
-
-class AlreadyConsumed(TitenError):
-    """409: the approval was used; each is good for one effect."""
-
-    code = "ALREADY_CONSUMED"
-
-
-class DigestMismatch(TitenError):
-    """409: the action is not the one that was approved."""
-
-    code = "DIGEST_MISMATCH"
-
-
-class EffectsUnreconciled(TitenError):
-    """409: effects without a known outcome hold up the completion."""
-
-    code = "EFFECTS_UNRECONCILED"
 
 
 class VersionMismatch(TitenError):

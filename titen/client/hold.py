@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, cast
 
-from .errors import HandedOff, LeaseLost, TitenError, ValidationError
+from .errors import HandedOff, TitenError, ValidationError
 from .keeping import Keeping, confirmed
 from .shapes import Claim, Heartbeat
 from .text import one_line
@@ -63,15 +63,6 @@ class Hold(Keeping):
                 self.beat()
         with self.settling():
             yield
-
-    @contextlib.contextmanager
-    def refusing(self) -> Iterator[None]:
-        """A refused write says as much about the lease as a refused heartbeat."""
-        try:
-            yield
-        except LeaseLost as error:
-            self.clock.refused(error)
-            raise
 
     def renew(self) -> Heartbeat:
         """A heartbeat."""

@@ -75,6 +75,15 @@ class Keeping:
             )
 
     @contextlib.contextmanager
+    def refusing(self) -> Iterator[None]:
+        """A refused write says as much about the lease as a refused renewal."""
+        try:
+            yield
+        except LeaseLost as error:
+            self.clock.refused(error)
+            raise
+
+    @contextlib.contextmanager
     def settling(self) -> Iterator[None]:
         """While the lease is being ended by its holder, the answer to that decides how it stands.
 

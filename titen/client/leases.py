@@ -1,9 +1,11 @@
 """Leases on anything that has a name: held while a block runs, renewed by a thread, given back at its end."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
+from .effect_shapes import Kind
+from .effects import Authorizer, Effect, as_action
 from .errors import Conflict, LeaseLost, NotFound, TitenError
 from .keeping import Keeping, confirmed, log
 from .lease_clock import LeaseState
@@ -61,6 +63,7 @@ class HeldLease:
         self._entered = False
         self._released = False
         self._one_end = threading.Lock()
+        self._authorizer = Authorizer(transport, self._require, self._budget)
 
     def __repr__(self) -> str:
         name = f"{self.resource_type}/{self.resource_id}"
@@ -91,9 +94,30 @@ class HeldLease:
         self._require(certain=False)
         return self._grip.renew(signed=True)["sequencer"]
 
+    def authorize(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        effect_key: str,
+        server: str | None = None,
+        kind: Kind | None = None,
+    ) -> Effect:
+        """Have one act authorized under this lease, right before it happens: see `Run.authorize`.
+
+        Only what policy allows by itself: approvals belong to tasks, so that what needs one raises
+        `ApprovalRequired`. `effect_key` can be used once on this resource.
+        """
+        with self._grip.refusing():
+            return self._authorizer.authorize(
+                {"lease_id": self.lease_id, "epoch": self.epoch},
+                as_action(tool, arguments, server, kind),
+                effect_key=effect_key,
+            )
+
     def release(self) -> None:
         """Give the resource back before the end of the block. Repeated until it is answered."""
-        self._release(min(self._transport.retry_for, self._grip.clock.ttl_seconds))
+        self._release(self._budget())
 
     def __enter__(self) -> Self:
         if self._entered or self._released:
@@ -115,6 +139,9 @@ class HeldLease:
         """Stop renewing and wait for the thread. Ends nothing on the server: the lease runs out."""
         self._grip.stop()
         self._grip.join(self._transport.timeout)
+
+    def _budget(self) -> float:
+        return min(self._transport.retry_for, self._grip.clock.ttl_seconds)
 
     def _leave(self, error: BaseException | None) -> None:
         interrupted = error is not None and not isinstance(error, Exception)

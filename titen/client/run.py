@@ -6,19 +6,20 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Self
 
+from .acting import Acting
+from .effects import Authorizer
 from .errors import HandedOff, RunEnded, TitenError
 from .hold import Hold, take
 from .keeping import log
 from .lease_clock import LeaseState, now
 from .shapes import Claim, Heartbeat, Lease
-from .speaking import Speaking
 from .text import error_text, storable
 from .transport import INTERRUPTED_BUDGET, Transport, given, new_key
 
 OUTCOMES = {"complete": "completed", "fail": "failed", "release": "released"}
 
 
-class Run(Speaking):
+class Run(Acting):
     """A claimed task. Enter it: it heartbeats from its own thread at a third of its lease.
 
     Nothing completes by itself: call `complete`. Leaving the block without it releases the task; an
@@ -27,12 +28,11 @@ class Run(Speaking):
     is a good end: calls raise `HandedOff`, leaving the block raises nothing.
 
     What is allowed: while held, everything; in jeopardy `heartbeat`, `progress`, `comment`, `ask`,
-    `ask_question`, `checkpoint`, `fail`, `release`, but neither `complete`, `hand_off` nor what `guard`
-    protects; when lost, nothing. The rest raises `LeaseInJeopardy` or `LeaseLost` before anything is sent.
+    `ask_question`, `checkpoint`, `fail`, `release`, but neither `complete`, `hand_off`, `authorize` nor
+    what `guard` protects; when lost, nothing but the report of an effect's outcome. The rest raises
+    `LeaseInJeopardy` or `LeaseLost` before anything is sent.
     """
 
-    context: dict[str, Any]
-    """What earlier attempts, comments and decisions left, as claimed."""
     next_run: "Run | None"
     """The run that came with the answer to the end of this one, if `claim_next` found work."""
 
@@ -49,6 +49,8 @@ class Run(Speaking):
         self._hold = hold
         self._opened = opened
         self._entered = False
+        self._heard = set()
+        self._authorizer = Authorizer(transport, self._require, self._budget)
         self._outcome: str | None = None
         self._one_end = threading.Lock()
         self._last_end: tuple[str, dict[str, Any], str, float] | None = None
@@ -84,11 +86,6 @@ class Run(Speaking):
     def remaining_seconds(self) -> float:
         """Seconds until it is lost if no heartbeat is acknowledged any more."""
         return self._hold.clock.remaining_seconds
-
-    @property
-    def paused(self) -> bool:
-        """A human blocked the task: stop working, stay in the block; it turns False when they are done."""
-        return self._hold.paused
 
     def guard(self) -> None:
         """Call right before each act on the world. Raises `LeaseInJeopardy`, `LeaseLost` or `RunEnded`."""

@@ -93,19 +93,6 @@ class Heartbeat(TypedDict):
     answers: list[dict[str, Any]]
 
 
-class Approval(TypedDict):
-    """A question to humans. `status`: pending, then decided, expired or cancelled (and consumed or
-    void for one that is bound to an action)."""
-
-    id: str
-    status: str
-    question: str
-    options: list[str]
-    decision: str | None
-    reason: NotRequired[str | None]
-    expires_at: str
-
-
 class Comment(TypedDict):
     """A comment on a task; `answer` is `{body, answered_by}` once somebody answered."""
 
@@ -213,21 +200,6 @@ class Principal(TypedDict):
     kind: str
     scopes: list[str]
     key_id: str
-
-
-@dataclass(frozen=True)
-class Decision:
-    """How an approval ended.
-
-    status: `decided`, `expired` (nobody decided in time: that is not a denial) or `cancelled`.
-    decision: exactly one of the options if decided, else None.
-    """
-
-    approval_id: str
-    status: str
-    decision: str | None
-    reason: str | None
-    approval: Approval
 
 
 @dataclass(frozen=True)

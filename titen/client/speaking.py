@@ -1,16 +1,19 @@
 """What the holder of a run says in its name: comments, questions, checkpoints, an offer to somebody else."""
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, cast
 
 from .checkpoints import KIND
+from .effect_errors import ApprovalPending
+from .effect_shapes import Action, Decision, Option, Risk
 from .errors import TitenError
 from .hold import Hold
 from .lease_clock import now
-from .shapes import Answer, Checkpoint, Claim, Comment, Decision, Handoff, Task
+from .shapes import Answer, Checkpoint, Claim, Comment, Handoff, Task
 from .transport import Transport, given
 from .waiting import PAUSE, Asking
 
@@ -22,6 +25,9 @@ class Speaking:
     """The part of a `Run` that writes under its epoch and does not end it."""
 
     task: Task
+    context: dict[str, Any]
+    """What earlier attempts, comments and decisions left, as claimed."""
+    _heard: set[str]
     _transport: Transport
     _hold: Hold
     _entered: bool
@@ -84,36 +90,87 @@ class Speaking:
     def ask(
         self,
         question: str,
-        options: Sequence[str],
+        options: Sequence[str | Option] | None = None,
         *,
+        action: Action | None = None,
+        risk: Risk | None = None,
+        on_expiry: str | None = None,
+        valid_for_seconds: int | None = None,
         expires_in_seconds: int | None = None,
         expires_at: datetime | None = None,
         context: str | None = None,
+        anew: bool = False,
     ) -> Decision:
         """Ask humans for a decision and wait for it, heartbeating, through restarts of the server.
         `context` is text beside the question.
 
+        action: ask for exactly this; `authorize` uses what is granted, once, within `valid_for_seconds`.
+        Its options are approve and deny unless others are given. `risk` can only raise what policy says.
+        on_expiry: the option, one that grants nothing, to fall back to when nobody decides in time.
+        anew: ask although an earlier attempt has asked the same (question, options and context, or the
+        action) and a human has decided since; without it that decision is the answer, at once, the first
+        time that this run asks.
+
         If the lease ran out meanwhile (the run is `parked`), the task is claimed again by its id and
         this object goes on under a new `id` and `epoch`. Look at `.status` first: `expired` is not a
-        denial. Raises `LeaseLost` when the task went to somebody else or was cancelled.
+        denial. Raises `LeaseLost` when the task went to somebody else or was cancelled; for an action
+        also `PolicyDenied`, `ApprovalDenied` while an earlier denial holds, and `Conflict` when it is
+        granted already.
         """
         if expires_at is not None and expires_at.utcoffset() is None:
             raise ValueError("expires_at needs a time zone")
+        self._require(certain=False)
         asking = self._asking()
         body = given(
             question=question,
-            options=list(options),
+            options=None if options is None else list(options),
+            action=action,
+            risk=risk,
+            on_expiry=on_expiry,
+            valid_for_seconds=valid_for_seconds,
             expires_in_seconds=expires_in_seconds,
             expires_at=expires_at.isoformat() if expires_at else None,
             context=context,
         )
-        return asking.decision(self._write("/v1/approvals", body))
+        decision = None if anew else self._decided_before(body)
+        if decision is None:
+            decision = asking.decision(self._request(body))
+        self._heard.add(decision.approval_id)
+        return decision
 
-    def ask_question(self, text: str) -> Answer:
-        """Ask a question that blocks the task, and wait for its answer as `ask` does."""
+    def ask_question(self, text: str, *, anew: bool = False) -> Answer:
+        """Ask a question that blocks the task, and wait for its answer as `ask` does. What an earlier attempt
+        asked in the same words and somebody has answered is answered at once, unless it is asked `anew`."""
+        self._require(certain=False)
         asking = self._asking()
-        body = {"body": text, "blocking": True}
-        return asking.answer(self._write(f"/v1/tasks/{self.task['id']}/comments", body))
+        answer = None if anew else self._answered_before(text)
+        if answer is None:
+            body = {"body": text, "blocking": True}
+            answer = asking.answer(self._write(f"/v1/tasks/{self.task['id']}/comments", body))
+        self._heard.add(answer.comment_id)
+        return answer
+
+    def _decided_before(self, asked: Mapping[str, Any]) -> Decision | None:
+        """What a human decided on the same for an earlier attempt, the newest, unless this run has it."""
+        for approval in reversed(self.context.get("approvals", [])):
+            fresh = approval["status"] == "decided" and approval["id"] not in self._heard
+            if fresh and _same(approval, asked):
+                return Decision.of(approval)
+        return None
+
+    def _answered_before(self, text: str) -> Answer | None:
+        for comment in self.context.get("comments", []):
+            answered = comment["answer"] is not None and comment["id"] not in self._heard
+            if answered and comment["body"] == text:
+                return Answer(comment["id"], comment["answer"], comment["answered_by"])
+        return None
+
+    def _request(self, body: Mapping[str, Any]) -> Any:
+        try:
+            return self._write("/v1/approvals", body)
+        except ApprovalPending as pending:
+            # Another thread of this run asks the same: wait for that.
+            return self._transport.call("GET", f"/v1/approvals/{pending.details['approval_id']}")
 
     def _require(self, *, certain: bool) -> None:
         raise NotImplementedError
@@ -136,3 +193,20 @@ class Speaking:
         if not self._entered:
             raise RuntimeError("Enter the run before asking: only its block heartbeats while it waits.")
         return Asking(self._transport, self.task["id"], lambda: self._hold, self._resume)
+
+
+def _same(approval: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    if "action" in asked:
+        return _content(approval.get("action")) == _content(asked["action"])
+    words = ("question", "options", "context")
+    return approval.get("action") is None and [approval[name] for name in words] == [
+        asked.get(name, "") for name in words
+    ]
+
+
+def _content(action: Mapping[str, Any] | None) -> str:
+    """What the digest is of, as text: for Python 1, 1.0 and True are the same."""
+    if action is None:
+        return ""
+    content = [action["tool"], action.get("server"), action.get("arguments") or {}]
+    return json.dumps(content, sort_keys=True)

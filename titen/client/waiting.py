@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
+from .effect_shapes import Approval, Decision
 from .errors import LeaseExpired, LeaseLost, NotClaimable, TitenError
 from .hold import Hold
 from .lease_clock import LeaseState, now
-from .shapes import Answer, Claim, Decision
+from .shapes import Answer, Claim
 from .transport import LONGEST_PAUSE, Transport, new_key
 
 LONGEST_WAIT = 25
@@ -50,13 +51,7 @@ class Asking:
             approval, f"/v1/approvals/{approval['id']}", lambda answer: answer["status"] != "pending"
         )
         self._rejoin()
-        return Decision(
-            approval_id=approval["id"],
-            status=approval["status"],
-            decision=approval.get("decision"),
-            reason=approval.get("reason"),
-            approval=approval,  # type: ignore[arg-type]
-        )
+        return Decision.of(cast(Approval, approval))
 
     def answer(self, comment: dict[str, Any]) -> Answer:
         """Wait until the blocking comment is answered."""

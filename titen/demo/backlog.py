@@ -35,14 +35,14 @@ class Item:
 ITEMS: dict[str, Item] = {
     "roll-back": Item(
         "Roll checkout-service back to build 41",
-        "Build 42 answers every tenth checkout with an error since this morning. Ask before you switch.",
+        "Build 42 answers every tenth checkout with an error since this morning. A human approves exactly this.",
         "ops",
         {"job": "switch build", "service": SERVICE, "build": 41},
         priority=50,
     ),
     "roll-forward": Item(
         "Take checkout-service to build 42 again",
-        "The fix of the payment timeout is in. Ask before you switch.",
+        "The fix of the payment timeout is in. A human approves exactly this.",
         "ops",
         {"job": "switch build", "service": SERVICE, "build": 42},
         priority=50,
@@ -56,7 +56,7 @@ ITEMS: dict[str, Item] = {
     ),
     "remove": Item(
         "Remove the scratch folder",
-        "Nobody needs the working copy any more. It can't be brought back: ask first, and say what is in it.",
+        "Nobody needs the working copy any more. A human approves exactly what is in it, and nothing else goes.",
         "ops",
         {"job": "remove scratch"},
         priority=20,
@@ -77,6 +77,15 @@ ITEMS: dict[str, Item] = {
         {"job": "checksum", "die_at_percent": 50},
         priority=40,
         lease_seconds=20,
+    ),
+    "upload": Item(
+        "Upload the manifest to the mirror",
+        "The mirror takes the file and hangs up before it says so: watch the effect become unknown. Say what came "
+        "of it, or wait until the archivist has looked for itself.",
+        "static",
+        {"job": "upload manifest", "hangs": True},
+        priority=35,
+        after=("checksum",),
     ),
     "vendored": Item(
         "Check the vendored files",
@@ -136,8 +145,8 @@ ITEMS: dict[str, Item] = {
         priority=25,
     ),
     "changelog": Item(
-        "Draft a changelog from the git log",
-        "The first lines of the last commits, by day.",
+        "Publish a changelog from the git log",
+        "The first lines of the last commits, by day. A rule lets the scribe publish on the docs site.",
         "docs",
         {"job": "changelog"},
         priority=10,
@@ -156,7 +165,7 @@ FIRST = tuple(name for name in ITEMS if name != "roll-forward")
 
 ROUNDS: tuple[tuple[str, ...], ...] = (
     ("lint-coordination", "vendored", "openapi"),
-    ("checksum", "todos", "lint-titen"),
+    ("checksum", "upload", "todos", "lint-titen"),
     ("lines", "docstrings", "changelog"),
     ("copy", "remove", "confirm", "roll-forward"),
     ("lint-coordination", "lines", "docstrings", "report"),

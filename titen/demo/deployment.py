@@ -35,11 +35,16 @@ def switch_build(service: Path, build: int, report: Report) -> Outcome:
     )
 
 
+def contents(folder: Path) -> dict[str, int]:
+    """How many files are below a folder, and of how many bytes."""
+    files = files_of(folder)
+    return {"files": len(files), "bytes": sum((folder / name).lstat().st_size for name in files)}
+
+
 def describe(folder: Path) -> str:
     """What would be lost: `12 files of 3,456 bytes in demo-scratch`."""
-    files = files_of(folder)
-    size = sum((folder / name).lstat().st_size for name in files)
-    return f"{counted(len(files), 'file')} of {size:,} bytes in {folder.name}"
+    held = contents(folder)
+    return f"{counted(held['files'], 'file')} of {held['bytes']:,} bytes in {folder.name}"
 
 
 def remove(folder: Path, report: Report) -> Outcome:
@@ -60,3 +65,10 @@ def confirm_gone(folder: Path, report: Report) -> Outcome:
     report(50, f"looking for {folder.name}")
     there = folder.exists()
     return Outcome(f"There is {describe(folder)}." if there else f"{folder.name} is gone.", {"exists": there})
+
+
+def label(labels: Path, subject: str, text: str) -> Outcome:
+    """Add a line about something to the labels that people read."""
+    with labels.open("a") as lines:
+        lines.write(f"{subject}: {text}\n")
+    return Outcome(f"Labelled {subject}.", {"subject": subject, "text": text})

@@ -55,6 +55,20 @@ class Places:
         """The checksums of the static files, as `sha256sum` prints them."""
         return self.results / "static.sha256"
 
+    @property
+    def changelog(self) -> Path:
+        """What the scribe publishes."""
+        return self.results / "changelog.md"
+
+    @property
+    def labels(self) -> Path:
+        """What the janitor says about what it left alone."""
+        return self.results / "labels.txt"
+
+    def site(self, name: str) -> Path:
+        """A pretended place where others look: a folder."""
+        return self.results / "sites" / name
+
     def service(self, name: str) -> Path:
         """A pretended service: `builds/<number>/`, and the link `current`."""
         return self.results / "services" / name

@@ -10,11 +10,14 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from approvals import policy_edits
+from approvals.models import ToolEntry
 from coordination import identity, tasks
+from coordination.callers import Caller
 from coordination.models import ApiKey, Organization, Principal, Role, Task, User
 from titen.api.authentication import human
 
-from . import backlog
+from . import backlog, policy
 from .credentials import Credentials
 from .deployment import prepare_service
 from .places import Places
@@ -40,6 +43,7 @@ def seed(places: Places) -> Credentials:
             for email, role in PEOPLE.items()
         }
         keys = {name: _key(organization, name, agent, known.keys.get(name)) for name, agent in AGENTS.items()}
+        _policy(organization)
         _tasks(organization, places)
     # After the commit: a crash in between costs nothing, since the next call makes new ones.
     credentials = Credentials(passwords, keys)
@@ -78,10 +82,26 @@ def _key(organization: Organization, name: str, agent: Agent, secret: str | None
     return secret
 
 
-def _tasks(organization: Organization, places: Places) -> None:
-    """The first batch, in an organization without tasks; housekeeping, when there is none open."""
+def _policy(organization: Organization) -> None:
+    """The first rules and lines, in an organization that never had any: what admins made of them stays."""
+    if ToolEntry.objects.filter(organization=organization).exists():
+        return
+    caller = _admin(organization)
+    for tool in policy.TOOLS:
+        policy_edits.add_tool(caller, tool)
+    for rule in policy.RULES:
+        policy_edits.add_rule(caller, rule)
+
+
+def _admin(organization: Organization) -> Caller:
     caller = human(User.objects.get(email=ADMIN), organization.pk)
     assert caller is not None
+    return caller
+
+
+def _tasks(organization: Organization, places: Places) -> None:
+    """The first batch, in an organization without tasks; housekeeping, when there is none open."""
+    caller = _admin(organization)
     if not Task.objects.filter(organization=organization).exists():
         # A measurement that was cut off, as a full disk would leave it: one task fails once.
         places.line_counts.write_text('[{"coordination": 4180, "titen": 39')

@@ -17,16 +17,18 @@ AGENTS = {
         ("python", "housekeeping"),
         "tasks:claim tasks:read tasks:write checkpoints:write handoffs:read handoffs:write messages:read messages:write",
     ),
-    "archivist": Agent(("static",), "tasks:claim comments:write"),
+    "archivist": Agent(
+        ("static",), "tasks:claim tasks:read comments:write effects:write approvals:request approvals:read"
+    ),
     "scribe": Agent(
         ("docs",),
         "tasks:claim tasks:read comments:write handoffs:read handoffs:write leases:write "
-        "messages:read messages:write",
+        "messages:read messages:write effects:write approvals:request approvals:read",
         takes_over=("python",),
     ),
     "janitor": Agent(
         ("ops",),
-        "tasks:claim tasks:read approvals:request approvals:read checkpoints:write leases:write "
+        "tasks:claim tasks:read effects:write approvals:request approvals:read checkpoints:write leases:write "
         "messages:read messages:write",
     ),
 }

@@ -1,12 +1,11 @@
-"""What can be looked at live: an organization's board, its leases, what is passed on in it, and a task's page."""
+"""What can be looked at live: an organization's board, its leases, what is passed on in it, a task's page, and
+approvals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from coordination import events
 from coordination.board import (
     fragments,
     leases_fragments,
@@ -21,11 +20,12 @@ from coordination.board.leases_state import LeasesState
 from coordination.board.passing_state import PassingState
 from coordination.board.rows import BoardState
 from coordination.board.task_state import TaskState
-from coordination.locks import clock
 from coordination.models import Organization, Run, Task
 from titen.api.ids import read_id
 
+from . import approval_boards
 from .channels import Fragments, Source, Subject
+from .positions import is_due, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,6 @@ class PassingSight:
     position: int
 
 
-def _position(organization_id: UUID) -> int:
-    """The newest event's position, once everything committed has one."""
-    events.number()
-    return events.newest_position(organization_id)
-
-
-def _is_due(moment: datetime | None) -> bool:
-    return moment is not None and moment <= clock()
-
-
 def find_board(query: Mapping[str, str]) -> Subject | None:
     """`?org=<slug>`."""
     pk = _organization(query)
@@ -105,8 +95,8 @@ def _organization(query: Mapping[str, str]) -> UUID | None:
 
 def read_board(organization_id: UUID, before: BoardSight | None) -> BoardSight:
     """The board as it stands. When no event came and nothing fell due, only what heartbeats move is read."""
-    position = _position(organization_id)
-    if before is None or before.position != position or _is_due(before.board.due):
+    position = newest(organization_id)
+    if before is None or before.position != position or is_due(before.board.due):
         return BoardSight(state.read(organization_id), position)
     return BoardSight(state.refresh_running(organization_id, before.board), position)
 
@@ -126,7 +116,7 @@ def find_task(query: Mapping[str, str]) -> Subject | None:
 
 def read_task(key: TaskKey, before: TaskSight | None) -> TaskSight:
     """The page as it stands; the one before when no event came, nothing fell due and no heartbeat arrived."""
-    position = _position(key.organization_id)
+    position = newest(key.organization_id)
     beat = (
         Run.objects.filter(task_id=key.task_id, ended_at=None)
         .values_list("pk", "progress", "status_line", "lease__renewed_at", "lease__expires_at")
@@ -135,7 +125,7 @@ def read_task(key: TaskKey, before: TaskSight | None) -> TaskSight:
     if before is None or (before.position, before.beat) != (position, beat):
         known = None
     else:
-        known = None if before.page and _is_due(before.page.due) else before
+        known = None if before.page and is_due(before.page.due) else before
     return known or TaskSight(task_state.read(key.organization_id, key.task_id), position, beat)
 
 
@@ -152,7 +142,7 @@ def find_leases(query: Mapping[str, str]) -> Subject | None:
 
 def read_leases(key: LeasesKey, before: LeasesSight | None) -> LeasesSight:
     """The leases as they stand. When no event came, only what renewals and time move is read."""
-    position = _position(key.organization_id)
+    position = newest(key.organization_id)
     if before is None or before.position != position:
         return LeasesSight(leases_state.read(key.organization_id), position)
     return LeasesSight(leases_state.refresh(key.organization_id, before.page), position)
@@ -171,8 +161,8 @@ def find_passing(query: Mapping[str, str]) -> Subject | None:
 
 def read_passing(key: PassingKey, before: PassingSight | None) -> PassingSight:
     """Handoffs and messages as they stand. When no event came and nothing fell due, only messages are read."""
-    position = _position(key.organization_id)
-    if before is None or before.position != position or _is_due(before.page.due):
+    position = newest(key.organization_id)
+    if before is None or before.position != position or is_due(before.page.due):
         return PassingSight(passing_state.read(key.organization_id), position)
     return PassingSight(passing_state.refresh(key.organization_id, before.page), position)
 
@@ -187,4 +177,5 @@ SOURCES = {
     "/live/leases": Source(find_leases, read_leases, render_leases, fragments.as_message),
     "/live/messages": Source(find_passing, read_passing, render_passing, fragments.as_message),
     "/live/task": Source(find_task, read_task, render_task, fragments.as_message),
+    **approval_boards.SOURCES,
 }

@@ -7,7 +7,7 @@ from .keeping import KEPT
 from .work import PROGRESS, RUN_ID, SECRET_REFS, SERVER_TIME, TASK_ID, some
 
 TASK, RUN = SHAPES["Task"], SHAPES["Run"]
-PARTS = ("attempts", "checkpoint", "comments", "dependencies", "approvals")
+PARTS = ("attempts", "checkpoint", "comments", "dependencies", "approvals", "effects")
 SHAPES["LatestCheckpoint"] = fields(
     "The newest word that a holder of the task left under its lease.",
     {
@@ -69,6 +69,7 @@ GATHERED = {
     ),
     "handoff": maybe(ref("LedHere")),
     "approvals": many("What humans decided, the oldest first.", ref("Approval")),
+    "effects": many("What was attempted, and nobody knows what came of it; the oldest first.", ref("Effect")),
     "truncated": many("Parts that were cut to stay within 256 KiB.", choice("The part.", PARTS)),
 }
 SHAPES["Gathered"] = fields("What earlier attempts, other tasks and humans left for this one.", GATHERED)

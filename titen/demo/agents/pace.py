@@ -2,7 +2,7 @@
 
 import time
 
-from titen.client import LeaseState, Run
+from titen.client import Run
 from titen.demo.work import Report
 
 SECONDS = 12.0
@@ -19,7 +19,6 @@ def paced(run: Run, seconds: float = SECONDS) -> Report:
         if reached is not None:
             time.sleep(max(0, percent - reached) / 100 * seconds)
         reached = max(percent, reached or 0)
-        while run.paused and run.state is not LeaseState.LOST:
-            time.sleep(0.2)
+        run.wait_while_paused()
 
     return report

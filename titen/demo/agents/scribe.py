@@ -1,13 +1,15 @@
-"""The scribe writes documents. What it can't know, it asks."""
+"""The scribe writes documents, and publishes one. What it can't know, it asks."""
+
+from dataclasses import replace
 
 from titen.client import Run, Titen
-from titen.demo import documents
+from titen.demo import documents, publishing, static_files
 from titen.demo.credentials import Credentials
 from titen.demo.places import Places
 from titen.demo.sections import editing
 from titen.demo.work import Outcome
 
-from .asking import answer_to
+from .acting import settle
 from .mail import answer_messages
 from .pace import paced
 
@@ -25,10 +27,12 @@ def handle(titen: Titen, run: Run) -> None:
             address = f"{titen.base_url}/api/openapi.json"
             outcome = documents.openapi(address, places.results / "openapi.json", report)
         case {"job": "changelog"}:
-            outcome = documents.changelog(places.checkout, places.results / "changelog.md", report)
+            outcome = _publish(
+                titen, run, places, documents.changelog(places.checkout, places.changelog, report)
+            )
         case {"job": "report"}:
             report(10, "asking for a title")
-            title = answer_to(run, QUESTION)
+            title = run.ask_question(QUESTION).body
             findings = run.context.get("dependencies", [])
             outcome = documents.write_report(title, findings, places.results / "report.md", report)
         case {"job": "lint", "package": str(package)} if run.context.get("checkpoint"):
@@ -37,6 +41,23 @@ def handle(titen: Titen, run: Run) -> None:
             run.fail(f"The scribe knows no such job: {unknown}", retryable=False)
             return
     run.complete(outcome.summary, result=outcome.result, evidence=outcome.evidence)
+
+
+def _publish(titen: Titen, run: Run, places: Places, drafted: Outcome) -> Outcome:
+    """Put the changelog where others read it. Policy allows that, and asks nobody."""
+    site = places.site("docs-site")
+    settle(titen, run, lambda effect: publishing.holds(site, places.changelog))
+    if not drafted.evidence:  # there is no log, so nothing to publish
+        return drafted
+    published = run.act(
+        "publish",
+        {"file": places.changelog.name, "sha256": static_files.sha256(places.changelog)},
+        lambda effect: publishing.publish(places.changelog, site, paced(run, seconds=3)),
+        server="docs-site",
+        question="Publish the changelog?",
+        effect_key=f"changelog, epoch {run.epoch}",
+    )
+    return replace(drafted, summary=f"{drafted.summary} {published.summary}")
 
 
 def _note(titen: Titen, run: Run, places: Places, section: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""Approvals: a question to humans with options, answered by exactly one of them."""
+"""Approvals: a question to humans with options, answered by exactly one of them; maybe about one action."""
 
 from django.db import models
 from django.db.models import F, Q
@@ -6,6 +6,8 @@ from django.db.models import F, Q
 from coordination.models.fields import stamped, uuid_key
 from coordination.models.identity import Organization, Principal, Role, User
 from coordination.models.tasks import Task
+
+from .policy import Kind, Risk
 
 
 class ApprovalStatus(models.TextChoices):
@@ -20,10 +22,16 @@ class ApprovalStatus(models.TextChoices):
 
 
 DECIDED = (ApprovalStatus.DECIDED, ApprovalStatus.CONSUMED, ApprovalStatus.VOID)
+CLOSED = (ApprovalStatus.CONSUMED, ApprovalStatus.VOID)
 
 
 class Approval(models.Model):
-    """A question to humans. Question and options never change after the request."""
+    """A question to humans. Question, options and action never change after the request.
+
+    With an `action`, a decision grants it or refuses it (`granted`), and a grant is used once, by the effect
+    with the same digest, or becomes void: `closed_at`. `on_expiry` is what the agent falls back to, unless
+    somebody decides in time. `verdict` is what policy said when it was asked.
+    """
 
     PREFIX = "appr"
 
@@ -39,10 +47,18 @@ class Approval(models.Model):
     context = models.TextField(blank=True)
     options = models.JSONField()
     digest = models.CharField(max_length=64)
+    action = models.JSONField(null=True)
+    action_digest = models.CharField(max_length=64, null=True)
+    kind = models.CharField(max_length=12, choices=Kind.choices, blank=True)
+    risk = models.CharField(max_length=8, choices=Risk.choices, default=Risk.MEDIUM)
+    verdict = models.JSONField(null=True)
+    on_expiry = models.CharField(max_length=200, null=True)
+    valid_for_seconds = models.PositiveIntegerField(default=3600)
     required_role = models.CharField(max_length=16, choices=Role.choices, default=Role.APPROVER)
     votes_required = models.PositiveSmallIntegerField(default=1)
     status = models.CharField(max_length=12, choices=ApprovalStatus.choices, default=ApprovalStatus.PENDING)
     decision = models.CharField(max_length=200, null=True)
+    granted = models.BooleanField(null=True)
     reason = models.TextField(blank=True)
     decided_by_user = models.ForeignKey(
         User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
@@ -51,6 +67,11 @@ class Approval(models.Model):
     created_at = stamped()
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
+    closed_at = models.DateTimeField(null=True)
+    denial_lifted_at = models.DateTimeField(null=True)
+    denial_lifted_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -80,12 +101,36 @@ class Approval(models.Model):
             models.CheckConstraint(
                 condition=Q(expires_at__gt=F("created_at")), name="approval_expires_after_its_request"
             ),
+            models.CheckConstraint(
+                condition=Q(action__isnull=True, action_digest__isnull=True, kind="")
+                | Q(action__isnull=False, action_digest__isnull=False, kind__in=Kind.values),
+                name="an_action_has_a_digest_and_a_kind",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=DECIDED, action_digest__isnull=False, granted__isnull=False)
+                | (~(Q(status__in=DECIDED) & Q(action_digest__isnull=False)) & Q(granted__isnull=True)),
+                name="a_decided_action_is_granted_or_not",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=CLOSED, granted=True, closed_at__isnull=False)
+                | (~Q(status__in=CLOSED) & Q(closed_at__isnull=True)),
+                name="only_a_grant_is_consumed_or_void",
+            ),
+            models.CheckConstraint(
+                condition=Q(denial_lifted_at__isnull=True) | Q(granted=False), name="only_a_denial_is_lifted"
+            ),
         ]
         indexes = [
             # The board and the agents' lists: what is open, soonest expiry last read in memory.
             models.Index(F("organization"), F("id"), condition=Q(status="pending"), name="pending_approvals"),
             models.Index(F("organization"), F("id").desc(), name="approvals_by_age"),
+            # The board's list: what ended last.
+            models.Index(F("organization"), F("ended_at").desc(), name="approvals_by_end"),
+            # An approval's page: what was decided on the very same action. Every judgement: a denial that holds.
+            models.Index(F("organization"), F("action_digest"), name="approvals_of_an_action"),
             models.Index(F("task"), F("created_at"), name="approvals_of_a_task"),
+            # The limit of a principal.
+            models.Index(F("requested_by"), condition=Q(status="pending"), name="pending_of_a_principal"),
         ]
 
     def __str__(self) -> str:

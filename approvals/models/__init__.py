@@ -1,0 +1,19 @@
+"""The tables of approvals, a file per aggregate."""
+
+from .approvals import DECIDED, Approval, ApprovalStatus, Vote
+from .effects import Effect, EffectStatus
+from .policy import Decision, Kind, PolicyRule, Risk, ToolEntry
+
+__all__ = [
+    "DECIDED",
+    "Approval",
+    "ApprovalStatus",
+    "Decision",
+    "Effect",
+    "EffectStatus",
+    "Kind",
+    "PolicyRule",
+    "Risk",
+    "ToolEntry",
+    "Vote",
+]
