@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.cast import Agent, Company
+from tests.clockwork import sql
 from tests.servers import Server, run_web
 from tests.sessions import Session
 
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.alone
 
 WORKERS = 30
 ROUNDS = 40 if LONG else 10
+TOO_LATE = """SELECT r.id FROM coordination_run r JOIN coordination_lease l ON l.id = r.lease_id
+WHERE r.organization_id = %s AND r.status IN ('succeeded', 'failed', 'released') AND r.ended_at >= l.expires_at"""
 
 
 def test_what_ends_at_the_edge_is_ended_once_and_for_ever(company: Company, agent: Agent) -> None:
@@ -71,7 +74,8 @@ def test_what_ends_at_the_edge_is_ended_once_and_for_ever(company: Company, agen
         if answer.status_code == 200:
             # A success that was told is never undone.
             assert run["status"] == ended[ending["end"]], run
-            assert run["ended_at"] < run["lease"]["expires_at"], run
+            # To the millisecond; to the microsecond below.
+            assert run["ended_at"] <= run["lease"]["expires_at"], run
             fates[run["status"]] += 1
             continue
         code = answer.json()["error"]["code"]
@@ -80,6 +84,7 @@ def test_what_ends_at_the_edge_is_ended_once_and_for_ever(company: Company, agen
         # Nor is a renewal that was told: the run ended when its last lease ran out, not before.
         assert run["ended_at"] == run["lease"]["expires_at"] == ending["until"], run
         fates[code] += 1
+    assert sql(TOO_LATE, agent.principal.organization_id) == []
     assert sum(fates.values()) == WORKERS * ROUNDS
     assert min(fates[fate] for fate in ("succeeded", "released", "failed", "LEASE_EXPIRED")) > 5, fates
     done = [event["task_id"] for event in events_of(agent, kind="task.completed")]
