@@ -7,6 +7,7 @@ from rest_framework import serializers
 from rest_framework.fields import empty
 
 from approvals.actions import NAME, Action
+from approvals.decisions import MAX_REASON
 from approvals.models import EffectStatus, Kind, Risk
 from approvals.options import MAX_OPTION_LENGTH, MAX_OPTIONS
 from approvals.requests import VALID_FOR_LIMIT
@@ -142,7 +143,7 @@ class DecideBody(StrictSerializer):
 
     option = Option(max_length=MAX_OPTION_LENGTH)
     shown_digest = Text(max_length=64)
-    reason = Text(required=False, allow_blank=True, max_length=2000)
+    reason = Text(required=False, allow_blank=True, max_length=MAX_REASON)
 
 
 class EffectBody(StrictSerializer):
