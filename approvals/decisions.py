@@ -11,7 +11,13 @@ from titen.errors import Refused, invalid
 
 from . import options
 from .models import Approval, ApprovalStatus
-from .requests import close, end_without_decision, hold_approval, refuse_unless_pending
+from .requests import (
+    close,
+    end_without_decision,
+    hold_any_approval,
+    hold_approval,
+    refuse_unless_pending,
+)
 
 MAX_REASON = 2000
 
@@ -122,10 +128,10 @@ def lift_denial(caller: Caller, approval_id: UUID) -> Approval:
 
 
 def expire(approval_id: UUID, organization_id: UUID) -> bool:
-    """Write down that an approval has run out; False when it has not, or somebody else did. Own transaction."""
+    """Record that an approval has run out; False when it has not, or somebody else did. Own transaction."""
     with transaction.atomic(durable=True):
-        approval, held = hold_approval(organization_id, approval_id)
-        if approval.status != ApprovalStatus.PENDING or approval.expires_at > held.at:
+        approval, held, at = hold_any_approval(organization_id, approval_id)
+        if approval.status != ApprovalStatus.PENDING or approval.expires_at > at:
             return False
-        end_without_decision(approval, held, ApprovalStatus.EXPIRED, actor_id=None)
+        end_without_decision(approval, held, ApprovalStatus.EXPIRED, at=at, actor_id=None)
     return True

@@ -184,14 +184,24 @@ def _refuse_flood(caller: Caller, held: Held) -> None:
             )
 
 
-def hold_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, Held]:
-    """Lock an approval's task, lease and run, then the approval itself."""
+def hold_any_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, Held | None, datetime]:
+    """Lock the task, lease and run of an approval, if it has a task, then the approval; and read the clock."""
     known = Approval.objects.filter(pk=approval_id, organization_id=organization_id).first()
-    if known is None or known.task_id is None:
+    if known is None:
         raise not_found()
-    held = hold_task(organization_id, known.task_id)
+    held = hold_task(organization_id, known.task_id) if known.task_id else None
     approval = Approval.objects.select_for_update(no_key=True).get(pk=approval_id)
-    held.at = clock()
+    at = clock()
+    if held is not None:
+        held.at = at
+    return approval, held, at
+
+
+def hold_approval(organization_id: UUID, approval_id: UUID) -> tuple[Approval, Held]:
+    """The same for an approval that belongs to a task; any other is `NOT_FOUND`."""
+    approval, held, _ = hold_any_approval(organization_id, approval_id)
+    if held is None:
+        raise not_found()
     return approval, held
 
 
@@ -222,15 +232,15 @@ def cancel(caller: Caller, approval_id: UUID) -> Approval:
     if approval.requested_by_id != caller.principal_id:
         raise Refused("FORBIDDEN", "Only the principal that requested an approval can cancel it.")
     refuse_unless_pending(approval, held)
-    end_without_decision(approval, held, ApprovalStatus.CANCELLED, actor_id=caller.principal_id)
+    end_without_decision(approval, held, ApprovalStatus.CANCELLED, at=held.at, actor_id=caller.principal_id)
     return approval
 
 
 def end_without_decision(
-    approval: Approval, held: Held, status: ApprovalStatus, *, actor_id: UUID | None
+    approval: Approval, held: Held | None, status: ApprovalStatus, *, at: datetime, actor_id: UUID | None
 ) -> None:
     """Expire or cancel a pending, locked approval: its blocker closes and the task goes on."""
-    ended_at = approval.expires_at if status == ApprovalStatus.EXPIRED else held.at
+    ended_at = approval.expires_at if status == ApprovalStatus.EXPIRED else at
     Approval.objects.filter(pk=approval.pk, status=ApprovalStatus.PENDING).update(
         status=status, ended_at=ended_at
     )
@@ -238,10 +248,13 @@ def end_without_decision(
     close(approval, held, actor_id=actor_id, kind=f"approval.{status}")
 
 
-def close(approval: Approval, held: Held, *, actor_id: UUID | None, kind: str, **data: Any) -> None:
-    """Close the blocker of an ended approval and write the one event of its end."""
-    blockers.close_blockers(held, Blocker.objects.filter(kind=BlockerKind.APPROVAL, subject_id=approval.pk))
-    run = held.run
+def close(approval: Approval, held: Held | None, *, actor_id: UUID | None, kind: str, **data: Any) -> None:
+    """Close the blocker of an ended approval, if it blocks a task, and write the one event of its end."""
+    if held is not None:
+        asked = Blocker.objects.filter(kind=BlockerKind.APPROVAL, subject_id=approval.pk)
+        blockers.close_blockers(held, asked)
+        data["status"] = held.task.status
+    run = held.run if held else None
     events.record(
         kind,
         organization_id=approval.organization_id,
@@ -251,7 +264,6 @@ def close(approval: Approval, held: Held, *, actor_id: UUID | None, kind: str, *
         lease_id=run.lease_id if run else None,
         subject_id=approval.pk,
         epoch=approval.epoch,
-        status=held.task.status,
         approval=approval.status,
         **data,
     )

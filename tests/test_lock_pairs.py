@@ -57,7 +57,7 @@ def _expire(scene: Scene) -> Any:
     organization = scene.stage.company.organization.pk
     approval, held = hold_approval(organization, uuid_of(scene.approval["id"]))
     refuse_ended(approval)
-    return end_without_decision(approval, held, ApprovalStatus.EXPIRED, actor_id=None)
+    return end_without_decision(approval, held, ApprovalStatus.EXPIRED, at=held.at, actor_id=None)
 
 
 def _answer(scene: Scene) -> Any:
