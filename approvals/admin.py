@@ -6,7 +6,7 @@ from django.contrib import admin
 
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 
-from .models import Approval, Effect, PolicyRule, ToolEntry, Vote
+from .models import Approval, Effect, EffectReport, PolicyRule, ToolEntry, Vote
 
 
 class VoteInline(AuditInline):
@@ -62,6 +62,16 @@ class VoteAdmin(AuditAdmin):
         return {"subject_id": obj.approval_id}
 
 
+class EffectReportInline(AuditInline):
+    """What was reported about the outcome, in order."""
+
+    model = EffectReport
+    organization_path = "effect__organization_id"
+    fields = ("created_at", "reported_by", "was", "outcome", "late", "note")
+    readonly_fields = fields
+    related = ("reported_by",)
+
+
 @admin.register(Effect)
 class EffectAdmin(AuditAdmin):
     """Attempts to act on the world, and what came of them."""
@@ -75,18 +85,34 @@ class EffectAdmin(AuditAdmin):
         "principal",
         "task",
         "epoch",
-        "late",
         "created_at",
         "outcome_at",
     )
-    list_filter = ("status", "kind", "late", OrganizationFilter)
+    list_filter = ("status", "kind", OrganizationFilter)
     list_select_related = ("principal", "task")
     search_fields = ("effect_key", "action_digest", "task__title", "principal__name")
     id_columns = ("pk", "task_id", "run_id", "lease_id", "principal_id", "approval_id")
+    inlines = (EffectReportInline,)
 
     def log_of(self, obj: Effect) -> dict[str, Any]:
         """What happened to it."""
         return {"subject_id": obj.pk} | ({"task_id": obj.task_id} if obj.task_id else {})
+
+
+@admin.register(EffectReport)
+class EffectReportAdmin(AuditAdmin):
+    """Statements about the outcomes of effects."""
+
+    organization_path = "effect__organization_id"
+    list_display = ("printed_id", "effect", "was", "outcome", "late", "reported_by", "created_at")
+    list_filter = ("outcome", "late", OrganizationFilter)
+    list_select_related = ("effect", "reported_by")
+    search_fields = ("note", "effect__effect_key", "reported_by__name")
+    id_columns = ("pk", "effect_id", "reported_by_id")
+
+    def log_of(self, obj: EffectReport) -> dict[str, Any]:
+        """What happened to the effect."""
+        return {"subject_id": obj.effect_id}
 
 
 @admin.register(PolicyRule)

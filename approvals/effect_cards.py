@@ -3,12 +3,14 @@
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Prefetch
+
 from coordination.models import Role
 from coordination.participants import Card
 from titen.api.ids import maybe_id, public_id
 
 from .cards import call, with_action
-from .models import Effect, Kind
+from .models import Effect, EffectReport, Kind
 from .outcomes import FOUND_OUT, OPEN
 from .transitions import EFFECT
 
@@ -39,11 +41,27 @@ REFUSALS = {
 
 def task_effects(task_id: UUID) -> list[Card]:
     """The newest effects of a task, those without an outcome first."""
-    found = Effect.objects.filter(task_id=task_id).select_related("principal", "reconciled_by")
+    reports = EffectReport.objects.select_related("reported_by__user")
+    found = (
+        Effect.objects.filter(task_id=task_id)
+        .select_related("principal")
+        .prefetch_related(Prefetch("reports", reports))
+    )
     rows = list(with_action(found).order_by("-id")[:SHOWN])
     missing = found.filter(status__in=OPEN).exclude(pk__in=[row.pk for row in rows])
     rows += with_action(missing).order_by("-id")[:SHOWN]
     return [_card(row) for row in sorted(rows, key=lambda row: row.status not in OPEN)]
+
+
+def _report(report: EffectReport) -> dict[str, Any]:
+    who = report.reported_by
+    return {
+        "outcome": report.outcome,
+        "note": report.note,
+        "late": report.late,
+        "by": who.user.email if who.user else who.name,
+        "at": report.created_at,
+    }
 
 
 def _card(effect: Any) -> Card:
@@ -62,9 +80,7 @@ def _card(effect: Any) -> Card:
             "refusal": REFUSALS.get(effect.code, effect.code),
             "because": effect.verdict["because"],
             "holds_up": open_now and Kind(effect.kind).holds_up,
-            "late": effect.late,
-            "note": effect.note,
-            "reconciled_by": effect.reconciled_by.email if effect.reconciled_by else "",
+            "reports": [_report(report) for report in effect.reports.all()],
             "approval_id": maybe_id("appr", effect.approval_id),
             "outcomes": [each for each in FOUND_OUT if EFFECT[each].allows(effect.status)],
             "since": effect.created_at,

@@ -7,11 +7,12 @@ from django.db.models import F
 from coordination.callers import Caller
 from coordination.locks import Held, clock, hold_task
 from coordination.models import Run, Task
+from titen.api.ids import public_id
 from titen.errors import Refused, not_found
 
 from .decisions import require_human
 from .ledger import record_event
-from .models import Effect, EffectStatus, Kind
+from .models import Effect, EffectReport, EffectStatus, Kind
 from .transitions import EFFECT
 
 # The outcome is not known yet, or not any more.
@@ -28,16 +29,14 @@ def report(caller: Caller, effect_id: UUID, *, outcome: EffectStatus, note: str 
     effect, held = _hold(caller.organization_id, effect_id)
     if effect.principal_id != caller.principal_id:
         raise Refused("FORBIDDEN", "Only who made an effect reports its outcome. A human can reconcile it.")
-    return _move(effect, held, outcome, actor_id=caller.principal_id, note=note, late=_is_late(effect, held))
+    return _move(effect, held, outcome, caller, note=note, late=_is_late(effect, held))
 
 
 def reconcile(caller: Caller, effect_id: UUID, *, outcome: EffectStatus, note: str) -> Effect:
     """A human has looked and says what came of an effect, with a note for whoever asks later."""
     require_human(caller)
     effect, held = _hold(caller.organization_id, effect_id)
-    return _move(
-        effect, held, outcome, actor_id=caller.principal_id, note=note, reconciled_by_id=caller.user_id
-    )
+    return _move(effect, held, outcome, caller, note=note)
 
 
 def run_ended(run_ids: list[UUID]) -> None:
@@ -78,8 +77,15 @@ def _is_late(effect: Effect, held: Held | None) -> bool:
 
 
 def _move(
-    effect: Effect, held: Held | None, outcome: EffectStatus, *, actor_id: UUID, **changes: object
+    effect: Effect,
+    held: Held | None,
+    outcome: EffectStatus,
+    caller: Caller,
+    *,
+    note: str,
+    late: bool = False,
 ) -> Effect:
+    """Move a locked effect, and keep the report beside those before it."""
     was = effect.status
     if not EFFECT[outcome].allows(was):
         raise Refused(
@@ -88,16 +94,29 @@ def _move(
             state=was,
             details={"state": was, "allowed": EFFECT.allowed_in(was)},
         )
-    _set(effect, outcome, **changes)
+    at = clock()
+    Effect.objects.filter(pk=effect.pk).update(status=outcome, outcome_at=at)
+    effect.status, effect.outcome_at = outcome, at
+    report = EffectReport.objects.create(
+        effect=effect,
+        reported_by_id=caller.principal_id,
+        was=was,
+        outcome=outcome,
+        note=note,
+        late=late,
+        created_at=at,
+    )
     if held is not None:
         _count(effect, held, was)
-    record_event(f"effect.{outcome}", effect, actor_id, was=was, late=effect.late)
+    record_event(
+        f"effect.{outcome}",
+        effect,
+        caller.principal_id,
+        was=was,
+        late=late,
+        report_id=public_id("rpt", report.pk),
+    )
     return effect
-
-
-def _set(effect: Effect, status: EffectStatus, **changes: object) -> None:
-    Effect.objects.filter(pk=effect.pk).update(status=status, outcome_at=clock(), **changes)
-    effect.refresh_from_db()
 
 
 def _count(effect: Effect, held: Held, was: str) -> None:

@@ -10,7 +10,7 @@ from coordination.participants import Card
 
 from . import cards, effect_cards, grants, outcomes, pages_fragments
 from .models import DECIDED, Approval, ApprovalStatus, Effect
-from .shapes import approval_json, effect_json
+from .shapes import approval_json, effect_json, with_reports
 
 
 class ApprovalsParticipant:
@@ -51,7 +51,7 @@ class ApprovalsParticipant:
     def context(self, task: Task) -> dict[str, Any]:
         """Decided approvals, and effects whose outcome is not known, for whoever works on the task next."""
         decided = Approval.objects.filter(task=task, status__in=DECIDED).order_by("ended_at")
-        open_ones = Effect.objects.filter(task=task, status__in=outcomes.OPEN).order_by("pk")
+        open_ones = with_reports(Effect.objects.filter(task=task, status__in=outcomes.OPEN)).order_by("pk")
         return {
             "approvals": [approval_json(approval) for approval in decided],
             "effects": [effect_json(effect, private=True) for effect in open_ones],

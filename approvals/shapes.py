@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from django.db.models import Prefetch, QuerySet
+
 from coordination.times import stamp
 from titen.api.ids import maybe_id, public_id
 
-from .models import Approval, ApprovalStatus, Effect
+from .models import Approval, ApprovalStatus, Effect, EffectReport
 
 
 def approval_json(approval: Approval, *, expired: bool = False, private: bool = True) -> dict[str, Any]:
@@ -47,7 +49,9 @@ def approval_json(approval: Approval, *, expired: bool = False, private: bool = 
 
 
 def effect_json(effect: Effect, *, private: bool) -> dict[str, Any]:
-    """An effect. Not `private`: without the arguments of its action."""
+    """An effect with its reports, best fetched by `with_reports`. Not `private`: without the action's arguments."""
+    reports = list(effect.reports.all())
+    last = reports[-1] if reports else None
     return {
         "id": public_id("eff", effect.pk),
         "task_id": maybe_id("task", effect.task_id),
@@ -63,11 +67,31 @@ def effect_json(effect: Effect, *, private: bool) -> dict[str, Any]:
         "code": effect.code or None,
         "verdict": effect.verdict,
         "approval_id": maybe_id("appr", effect.approval_id),
-        "late": effect.late,
-        "note": effect.note,
-        "reconciled_by_user_id": maybe_id("user", effect.reconciled_by_id),
+        "late": last.late if last else False,
+        "note": last.note if last else "",
+        "reconciled_by_user_id": maybe_id("user", last.reported_by.user_id) if last else None,
+        "reports": [report_json(report) for report in reports],
         "created_at": stamp(effect.created_at),
         "outcome_at": stamp(effect.outcome_at),
+    }
+
+
+def with_reports[Q: QuerySet[Any]](found: Q) -> Q:
+    """Effects with their reports: one query more, however many effects there are."""
+    return found.prefetch_related(Prefetch("reports", EffectReport.objects.select_related("reported_by")))
+
+
+def report_json(report: EffectReport) -> dict[str, Any]:
+    """What somebody reported about the outcome of an effect."""
+    return {
+        "id": public_id("rpt", report.pk),
+        "was": report.was,
+        "outcome": report.outcome,
+        "note": report.note,
+        "late": report.late,
+        "reported_by": public_id("agent", report.reported_by_id),
+        "reconciled_by_user_id": maybe_id("user", report.reported_by.user_id),
+        "created_at": stamp(report.created_at),
     }
 
 

@@ -100,9 +100,9 @@ CROSS JOIN LATERAL (SELECT {ORGANIZATION} AS id) o
 CROSS JOIN LATERAL (SELECT (ARRAY['pending', 'expired', 'decided', 'decided'])[1 + n %% 4] AS status) s"""
 MANY_EFFECTS = f"""
 INSERT INTO approvals_effect (organization_id, resource_id, lease_id, task_id, run_id, principal_id, epoch, effect_key,
-    action, action_digest, kind, verdict, status, code, late, note)
+    action, action_digest, kind, verdict, status, code)
 SELECT {ORGANIZATION}, t.id, t.id, t.id, t.id, t.id, 1, 'key-' || n, '{{}}', md5(n::text), 'outward', '{{}}',
-    CASE n %% 2 WHEN 0 THEN 'authorized' ELSE 'refused' END, CASE n %% 2 WHEN 0 THEN '' ELSE 'NOT_HOLDER' END, false, ''
+    CASE n %% 2 WHEN 0 THEN 'authorized' ELSE 'refused' END, CASE n %% 2 WHEN 0 THEN '' ELSE 'NOT_HOLDER' END
 FROM generate_series(1, 20000) n CROSS JOIN LATERAL (SELECT md5('task' || n / 4)::uuid AS id) t"""
 MANY_RULES = f"""
 INSERT INTO approvals_policyrule (organization_id, rank, tool, server, kind, capability, decision, required_role, risk,

@@ -115,11 +115,25 @@ SHAPES["Effect"] = fields(
         "code": maybe(text("Why it was refused.")),
         "verdict": ref("Verdict"),
         "approval_id": maybe(ident("appr", "The approval that it used up.")),
-        "late": flag("True when the outcome was told by who had lost the lease."),
-        "note": text("What was said about the outcome; may be empty."),
-        "reconciled_by_user_id": maybe(ident("user", "The human who found the outcome out.")),
+        "late": flag("The newest report's `late`."),
+        "note": text("The newest report's note; may be empty."),
+        "reconciled_by_user_id": maybe(ident("user", "The human who made the newest report.")),
+        "reports": many("Everything that was reported about the outcome, oldest first.", ref("EffectReport")),
         "created_at": moment("When it was authorized or refused."),
         "outcome_at": maybe(moment("When the outcome was told.")),
+    },
+)
+SHAPES["EffectReport"] = fields(
+    "A statement about the outcome of an effect. It is never changed; a later report stands beside it.",
+    {
+        "id": ident("rpt", "The report. The event of this report names it as `report_id`."),
+        "was": choice("The status before it.", EffectStatus.values),
+        "outcome": choice("The status that it states.", EffectStatus.values),
+        "note": text("What was said about the outcome; may be empty."),
+        "late": flag("True when its maker had lost the lease by then."),
+        "reported_by": ident("agent", "The principal that reported it."),
+        "reconciled_by_user_id": maybe(ident("user", "The human, when a human reported it.")),
+        "created_at": moment("When it was reported."),
     },
 )
 SHAPES["EffectPage"] = page("effects", "Effect")

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from approvals import effects, outcomes
 from approvals.models import Effect, EffectStatus
-from approvals.shapes import effect_json
+from approvals.shapes import effect_json, with_reports
 from coordination.api.humans import HumanView
 from coordination.api.paging import IdFilter, list_parameters, page
 from coordination.models import Role
@@ -49,7 +49,7 @@ class EffectList(ApiView):
     )
     def get(self, request: Request) -> Response:
         """The effects of the organization, newest first. Arguments only where the caller may read the task."""
-        found = seen_by(self.caller(request), Effect.objects.all(), "principal")
+        found = seen_by(self.caller(request), with_reports(Effect.objects.all()), "principal")
         return Response(page(request, found, EffectFilter, _shape, "effects"))
 
     @extend_schema(operation_id="authorize_effect", request=bodies.EffectBody, responses=ok("Effect", 201))

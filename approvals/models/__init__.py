@@ -1,7 +1,7 @@
 """The tables of approvals, a file per aggregate."""
 
 from .approvals import DECIDED, Approval, ApprovalStatus, Vote
-from .effects import Effect, EffectStatus
+from .effects import Effect, EffectReport, EffectStatus
 from .policy import Decision, Kind, PolicyRule, Risk, ToolEntry
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "ApprovalStatus",
     "Decision",
     "Effect",
+    "EffectReport",
     "EffectStatus",
     "Kind",
     "PolicyRule",

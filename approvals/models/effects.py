@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from coordination.models.fields import stamped, uuid_key
-from coordination.models.identity import Organization, Principal, User
+from coordination.models.identity import Organization, Principal
 from coordination.models.resources import Lease, Resource
 from coordination.models.runs import Run
 from coordination.models.tasks import Task
@@ -30,8 +30,8 @@ OUTCOMES = (EffectStatus.SUCCEEDED, EffectStatus.FAILED, EffectStatus.UNKNOWN, E
 class Effect(models.Model):
     """One attempt under a lease and its epoch; `task` and `run` are empty for a lease on anything else.
 
-    `verdict` is what policy said, with the rule as it was then. `late`: its outcome was told by who had
-    lost the lease.
+    `verdict` is what policy said, with the rule as it was then. What was reported about its outcome stands in
+    `reports`.
     """
 
     PREFIX = "eff"
@@ -56,11 +56,6 @@ class Effect(models.Model):
     )
     status = models.CharField(max_length=12, choices=EffectStatus.choices)
     code = models.CharField(max_length=40, blank=True)
-    late = models.BooleanField(default=False)
-    note = models.TextField(blank=True)
-    reconciled_by = models.ForeignKey(
-        User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
-    )
     created_at = stamped()
     outcome_at = models.DateTimeField(null=True)
 
@@ -101,3 +96,34 @@ class Effect(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action.get('tool')} {self.status}"
+
+
+class EffectReport(models.Model):
+    """One statement about the outcome of an effect, by its maker or by a human. Reports are never changed.
+
+    `late`: the maker had lost the lease by then.
+    """
+
+    PREFIX = "rpt"
+
+    id = uuid_key()
+    effect = models.ForeignKey(Effect, on_delete=models.PROTECT, db_index=False, related_name="reports")
+    reported_by = models.ForeignKey(Principal, on_delete=models.PROTECT, db_index=False, related_name="+")
+    was = models.CharField(max_length=12, choices=EffectStatus.choices)
+    outcome = models.CharField(max_length=12, choices=EffectStatus.choices)
+    note = models.TextField(blank=True)
+    late = models.BooleanField(default=False)
+    created_at = stamped()
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(condition=Q(outcome__in=OUTCOMES), name="a_report_states_an_outcome"),
+        ]
+        indexes = [
+            # An effect, its card and its context: what was reported, in order.
+            models.Index(F("effect"), F("id"), name="reports_of_an_effect"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.was} -> {self.outcome}"
