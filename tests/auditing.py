@@ -7,9 +7,9 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
-from approvals import decisions, effects, policy_edits, requests
+from approvals import decisions, effects, outcomes, policy_edits, requests
 from approvals.actions import Action
-from approvals.models import Decision, Kind, Vote
+from approvals.models import Decision, EffectStatus, Kind, Vote
 from approvals.policy_terms import RuleTerms, ToolTerms
 from coordination import (
     admission,
@@ -101,11 +101,12 @@ def populate(company: Company) -> World:
     transact(lambda: policy_edits.add_tool(boss.caller, ToolTerms(Kind.OTHER, tool="dig")))
     allow = RuleTerms(Decision.ALLOW, tool="dig", agent_id=agent.principal.pk, note="It has a licence.")
     transact(lambda: policy_edits.add_rule(boss.caller, allow))
-    transact(
+    effect = transact(
         lambda: effects.authorize(
             caller, run_id=row["run_id"], epoch=row["epoch"], action=Action("dig"), effect_key="first"
         )
     )
+    transact(lambda: outcomes.report(caller, effect.pk, outcome=EffectStatus.SUCCEEDED, note="It is deep."))
     Vote.objects.create(approval=approval, user=boss.user, option="Yes")
     StoredAnswer.objects.create(
         principal=agent.principal,

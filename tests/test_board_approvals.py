@@ -361,7 +361,7 @@ def test_effects_are_seen_and_reconciled(
     answer = otto.click(reconcile, outcome="failed", note="I looked: the page is as it was.")
     assert said(answer) == "Recorded."
     assert held_up not in text_of(answer.text)
-    assert "found out: I looked: the page is as it was." in text_of(answer.text)
+    assert "reported: failed I looked: the page is as it was." in text_of(answer.text)
     assert otto.click(reconcile, outcome="failed", note="Again.").status_code == 409
     agent.post(f"/runs/{claimed['run']['id']}/complete", {"epoch": 1})
 

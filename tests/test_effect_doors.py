@@ -53,6 +53,7 @@ def test_what_policy_allows_is_authorized_recorded_and_shown(agent: Agent, claim
         "late": False,
         "note": "",
         "reconciled_by_user_id": None,
+        "reports": [],
         "created_at": shown["created_at"],
         "outcome_at": None,
     }

@@ -24,7 +24,7 @@ from .effect_errors import (
     EffectsUnreconciled,
     PolicyDenied,
 )
-from .effect_shapes import Action, Approval, Decision, EffectRecord, Option
+from .effect_shapes import Action, Approval, Decision, EffectRecord, EffectReport, Option
 from .effects import Effect
 from .errors import (
     AlreadyCompleted,
@@ -100,6 +100,7 @@ __all__ = [
     "DigestMismatch",
     "Effect",
     "EffectRecord",
+    "EffectReport",
     "EffectsUnreconciled",
     "Event",
     "Forbidden",

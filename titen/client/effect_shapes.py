@@ -49,9 +49,23 @@ class Approval(TypedDict):
     expires_at: str
 
 
+class EffectReport(TypedDict):
+    """One statement about the outcome of an effect, by its maker or by a human; it never changes."""
+
+    id: str
+    was: str
+    outcome: str
+    note: str
+    late: bool
+    reported_by: str
+    reconciled_by_user_id: str | None
+    created_at: str
+
+
 class EffectRecord(TypedDict):
     """An effect as the server keeps it. `status`: authorized, then succeeded, failed, unknown, compensated; or
-    refused with its `code`. `verdict`: what policy said. `late`: its outcome was told after the lease was lost."""
+    refused with its `code`. `verdict`: what policy said. `reports`: all that was reported about its outcome,
+    oldest first; `late` and `note` are those of the newest."""
 
     id: str
     task_id: str | None
@@ -68,6 +82,7 @@ class EffectRecord(TypedDict):
     approval_id: str | None
     late: bool
     note: str
+    reports: list[EffectReport]
     created_at: str
     outcome_at: str | None
 
