@@ -66,8 +66,6 @@ def _configure() -> None:
     os.environ["TITEN_SECRET_KEY"] = secrets.token_urlsafe(48)
     os.environ["TITEN_SECRET_KEYS"] = secrets.token_urlsafe(48)
     os.environ["TITEN_LEASE_TTL_MINIMUM"] = "1"
-    # Tests hold locks until they have seen who waits for them, on machines that are busy.
-    os.environ["TITEN_LOCK_TIMEOUT"] = "15"
     # Receivers of tests listen on this one; the rest of loopback is inner ground.
     os.environ["TITEN_WEBHOOK_ALLOWED"] = "127.0.0.2"
     (FOLDER / "var" / "static").mkdir(parents=True)

@@ -90,7 +90,7 @@ DB_ROLE = env.str("TITEN_DB_ROLE", "titen_app")
 DATABASE_URL = env.str("DATABASE_URL", "")
 # Nobody waits long for somebody else: not for a row's lock, not for a statement, and not for a transaction
 # whose process has stopped. The lock's limit is longer than PostgreSQL's search for deadlocks (1 s) waits.
-LOCK_TIMEOUT_SECONDS = env.float("TITEN_LOCK_TIMEOUT", 1.5)
+LOCK_TIMEOUT_SECONDS = 1.5
 STATEMENT_TIMEOUT_SECONDS = 30
 IDLE_TRANSACTION_SECONDS = 60
 DATABASES: dict[str, dict[str, Any]] = {}
