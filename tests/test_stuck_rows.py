@@ -1,9 +1,10 @@
 """One task row stays locked by somebody who does not go on: only those who want that row wait for it."""
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +12,13 @@ import httpx
 import psycopg
 import pytest
 
+from approvals.jobs import expire
+from approvals.models import Approval
+from titen.postgres.limits import wait_for_locks
+
 from .cast import Agent
-from .locking import LOCK_TASK
+from .clockwork import let_approval_run_out, uuid_of
+from .locking import LOCK_TASK, Work, second_connection
 from .processes import eventually
 from .stack import Founded, Stack
 
@@ -104,6 +110,46 @@ def test_work_is_completed_whatever_holds_the_next_task(stack: Stack, firm: Foun
         ended = holder.post(f"/runs/{held['run']['id']}/complete", body)
     assert ended["next"] is None
     assert holder.get(f"/tasks/{held['task']['id']}")["status"] == "done"
+
+
+def recorded(approval: str) -> str:
+    status: str = Approval.objects.get(pk=uuid_of(approval)).status
+    return status
+
+
+def test_a_sweep_goes_on_behind_a_locked_task(agent: Agent, ask: Any) -> None:
+    """Approvals of two tasks run out; the older one's task is locked."""
+    claims = [agent.claim(task_id=agent.create(title)["id"]) for title in ("Stuck", "Behind it")]
+    approvals = [ask(claim)["id"] for claim in claims]
+    for approval in approvals:
+        let_approval_run_out(approval)
+
+    def expire_soon() -> int:
+        wait_for_locks(0.2)
+        return expire()
+
+    with second_connection() as other:
+        other.lock_task(uuid_of(claims[0]["task"]["id"]))
+        Work(expire_soon).outcome()
+        assert [recorded(one) for one in approvals] == ["pending", "expired"]
+    expire()
+    assert recorded(approvals[0]) == "expired"
+
+
+def test_who_sends_slowly_takes_no_thread(stack: Stack, firm: Founded) -> None:
+    """More clients than there are threads announce a body and do not send all of it."""
+    holder = firm.agents[1]
+    head = "POST /v1/runs/run_1/heartbeat HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
+    head += f"Content-Type: application/json\r\nAuthorization: Bearer {holder.secret}\r\n\r\n{{"
+    with ExitStack() as slow:
+        for _ in range(24):
+            client = slow.enter_context(socket.create_connection(("127.0.0.1", stack.port)))
+            client.sendall(head.encode())
+        holder.create("Held")
+        held = holder.claim()
+        beat = {"epoch": held["lease"]["epoch"]}
+        took = [timed(lambda: holder.post(f"/runs/{held['run']['id']}/heartbeat", beat)) for _ in range(5)]
+        assert max(took) < SOON, took
 
 
 def test_every_connection_has_its_limits(stack: Stack, firm: Founded) -> None:
