@@ -4,6 +4,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connection
 
 from titen.errors import Refused
@@ -33,9 +34,13 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
                 id="titen.E003",
             )
         )
-    if not settings.SECRET_KEY:
+    if not _has_secret_key():
         found.append(
-            Error("TITEN_SECRET_KEY is not set: 'make up' makes one under the state folder.", id="titen.E004")
+            Error(
+                "TITEN_SECRET_KEY is not set, or empty: set it to a long random text, or leave it out and run "
+                "'make up', which makes one under the state folder.",
+                id="titen.E004",
+            )
         )
     if not settings.SECRET_KEYS or min(map(len, settings.SECRET_KEYS)) < SHORTEST_SECRET:
         found.append(
@@ -54,6 +59,14 @@ def configuration_is_complete(**_: Any) -> list[CheckMessage]:
             Error("TITEN_EVENTS_KEPT_MONTHS must be 0 (for ever) or a number of months.", id="titen.E008")
         )
     return found
+
+
+def _has_secret_key() -> bool:
+    try:
+        return bool(settings.SECRET_KEY)
+    except ImproperlyConfigured:
+        # Django's own answer to an empty one.
+        return False
 
 
 @register("database")

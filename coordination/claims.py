@@ -36,9 +36,11 @@ def claim(
     capabilities: list[str] | None = None,
     task_id: UUID | None = None,
     ttl_seconds: int | None = None,
+    patient: bool = True,
 ) -> Row | None:
     """Claim the best ready task, or `task_id`. None when nothing is ready.
 
+    Not patient: nothing but locked tasks is nothing, too.
     Returns the row of `statements.claim`. Raises `Refused` for a task that cannot be claimed.
     A row without a caller (unknown key) is the door's to explain: then `LookupError` is raised.
     """
@@ -52,7 +54,7 @@ def claim(
     row = _attempt(credential, params, by_id=by_id)
     if row["run_id"] is None and _write_down_expired(row, task_id):
         row = _attempt(credential, params, by_id=by_id)
-    if row["run_id"] is None and not by_id:
+    if row["run_id"] is None and not by_id and patient:
         # An empty look that passed over locked rows proves nothing: wait for the first of them. When that
         # one is lost, look anew, until a look finds no candidate at all.
         row = _attempt(credential, params, by_id=False, patient=True)

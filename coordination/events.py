@@ -11,7 +11,8 @@ from datetime import UTC
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+import psycopg
+from django.db import InternalError, transaction
 
 from titen.api.ids import public_id
 
@@ -140,19 +141,30 @@ def number() -> int:
 
     One numbering step runs at a time, under an advisory lock that ends with its transaction. Within
     a transaction events keep the order in which they were written; an event that depends on another
-    was written after that one's commit, so it comes later here too.
+    was written after that one's commit, so it comes later here too. While the database takes no writes,
+    readers read what has been numbered before.
     """
     total = 0
     while True:
-        with transaction.atomic():
-            fetch("SELECT pg_advisory_xact_lock(%(key)s::bigint)::text", {"key": NUMBERING_LOCK})
-            events = fetch_all(_TAKE, {})
-            if events:
-                _place(events)
-                _place_in_documents([event for event in events if event["kind"] in OF_DOCUMENTS])
-        total += len(events)
-        if len(events) < BATCH:
+        try:
+            count = _number_batch()
+        except InternalError as problem:
+            if isinstance(problem.__cause__, psycopg.errors.ReadOnlySqlTransaction):
+                return total
+            raise
+        total += count
+        if count < BATCH:
             return total
+
+
+def _number_batch() -> int:
+    with transaction.atomic():
+        fetch("SELECT pg_advisory_xact_lock(%(key)s::bigint)::text", {"key": NUMBERING_LOCK})
+        events = fetch_all(_TAKE, {})
+        if events:
+            _place(events)
+            _place_in_documents([event for event in events if event["kind"] in OF_DOCUMENTS])
+    return len(events)
 
 
 def _place(events: list[Row]) -> None:

@@ -3,6 +3,8 @@
 from celery import shared_task
 from django.db import connection
 
+from titen.postgres.limits import unhurried
+
 from . import checkpoints, deliveries, events, handoffs, leasing, sweeping, taking
 from .couriers import courier
 
@@ -38,13 +40,14 @@ def deliver() -> int:
 @shared_task(name="coordination.jobs.clean_up")
 def clean_up() -> None:
     """Forget stored answers after a day, renewals a week after their lease ended, old checkpoints and deliveries."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'"
-        )
-        cursor.execute(
-            "DELETE FROM coordination_renewal n USING coordination_lease l WHERE l.id = n.lease_id"
-            " AND l.ended_at < clock_timestamp() - interval '7 days'"
-        )
-    checkpoints.drop_old()
-    deliveries.drop_old()
+    with unhurried():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM coordination_storedanswer WHERE created_at < clock_timestamp() - interval '24 hours'"
+            )
+            cursor.execute(
+                "DELETE FROM coordination_renewal n USING coordination_lease l WHERE l.id = n.lease_id"
+                " AND l.ended_at < clock_timestamp() - interval '7 days'"
+            )
+        checkpoints.drop_old()
+        deliveries.drop_old()

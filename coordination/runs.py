@@ -4,7 +4,8 @@ import json
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+import psycopg
+from django.db import OperationalError, connection, transaction
 
 from titen.api.ids import public_id
 from titen.errors import Refused, invalid
@@ -127,7 +128,7 @@ def release(
             run=run,
         )
     if claim_next:
-        row["next"] = claim(credential, **following)
+        row["next"] = _claim_next(credential, **following)
     return row
 
 
@@ -160,13 +161,13 @@ def _end(
             row["next"] = (
                 row
                 if row["run_id"]
-                else claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+                else _claim_next(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
             )
         return row
     row = (_complete_and_free if verb == "complete" else _end_and_settle)(verb, credential, params)
     if row is not None:
         if claim_next:
-            row["next"] = claim(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
+            row["next"] = _claim_next(credential, capabilities=capabilities, ttl_seconds=ttl_seconds)
         return row
     raise refusal(
         credential,
@@ -176,6 +177,17 @@ def _end(
         capabilities=capabilities,
         certain=params.get("certain", True),
     )
+
+
+def _claim_next(credential: Credential, **wishes: Any) -> Row | None:
+    """The next claim, behind the end of a run. That end stands whatever holds the next task: None while it is locked."""
+    try:
+        with transaction.atomic():
+            return claim(credential, patient=False, **wishes)
+    except OperationalError as problem:
+        if not isinstance(problem.__cause__, psycopg.errors.LockNotAvailable):
+            raise
+    return None
 
 
 def _end_and_settle(verb: str, credential: Credential, params: dict[str, Any]) -> Row | None:

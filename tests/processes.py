@@ -21,7 +21,8 @@ from .servers import REPOSITORY, free_port
 MARKS = {
     "postgres": "bin/postgres",
     "valkey": "valkey-server",
-    "web": "titen.wsgi:application",
+    "web": "/web.sock",
+    "express": "/express.sock",
     "hub": "titen.asgi:application",
     "worker": "worker",
     "beat": "beat",

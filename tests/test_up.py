@@ -52,7 +52,7 @@ def _run_up(var: Path, *options: str, **environment: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("name", ["web", "hub", "worker", "beat", "front", "valkey", "postgres"])
+@pytest.mark.parametrize("name", ["web", "express", "hub", "worker", "beat", "front", "valkey", "postgres"])
 def test_what_is_killed_is_started_again_and_said(up: Up, name: str) -> None:
     before = up.kill(name)
     eventually(lambda: f"{name} exited with 137 (killed); starting again in 0.2 s" in up.words, within=5)

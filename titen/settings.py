@@ -88,6 +88,11 @@ TEMPLATES: list[dict[str, Any]] = [
 # user of the URL, who owns the tables. Empty: the URL's user is such a role already.
 DB_ROLE = env.str("TITEN_DB_ROLE", "titen_app")
 DATABASE_URL = env.str("DATABASE_URL", "")
+# Nobody waits long for somebody else: not for a row's lock, not for a statement, and not for a transaction
+# whose process has stopped. The lock's limit is longer than PostgreSQL's search for deadlocks (1 s) waits.
+LOCK_TIMEOUT_SECONDS = 1.5
+STATEMENT_TIMEOUT_SECONDS = 30
+IDLE_TRANSACTION_SECONDS = 60
 DATABASES: dict[str, dict[str, Any]] = {}
 if DATABASE_URL:
     database = dict(env.db_url_config(DATABASE_URL))
@@ -102,7 +107,12 @@ if DATABASE_URL:
         "keepalives_count": 3,
         "tcp_user_timeout": 10_000,
         **database.get("OPTIONS", {}),
-        "options": f"-c role={DB_ROLE} -c timezone=UTC" if DB_ROLE else "-c timezone=UTC",
+        "options": (
+            (f"-c role={DB_ROLE} " if DB_ROLE else "")
+            + f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_SECONDS * 1000:.0f}"
+            f" -c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s"
+            f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_SECONDS}s"
+        ),
     }
     DATABASES["default"] = database
 
@@ -118,7 +128,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_LOCKOUT_CALLABLE = "coordination.board.errors.locked_out"
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+PASSWORD_HASHERS = ["coordination.passwords.OneAtATimeHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
-from django.db import OperationalError
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
+from titen.api.envelope import as_refusal, is_away
 from titen.api.plain import refusal_page
 from titen.errors import Refused
 
@@ -146,9 +147,11 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500, or 503 while the database is away."""
-    away = isinstance(sys.exc_info()[1], OperationalError)
-    refused = Refused("NOT_READY", retry_after=1) if away else Refused("INTERNAL")
+    """500, or 503 while the database is away or takes no writes."""
+    raised = sys.exc_info()[1]
+    refused = (
+        as_refusal(raised) if isinstance(raised, DatabaseError) and is_away(raised) else Refused("INTERNAL")
+    )
     if _is_api(request):
         return refusal_page(request, refused)
     try:

@@ -6,15 +6,20 @@ from urllib.parse import urlsplit
 from django.contrib.auth import authenticate
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 
 from coordination.locks import clock
+from coordination.passwords import gate
+from titen.api.envelope import as_refusal
+from titen.errors import Refused
 
 from . import fragments, seats, state
+from .addresses import client_address
 from .doors import door
-from .errors import not_allowed
+from .errors import not_allowed, refuse
 
 
 class LogInForm(AuthenticationForm):
@@ -24,8 +29,11 @@ class LogInForm(AuthenticationForm):
         """The fields; the user whose they are is kept for the view."""
         values = self.cleaned_data
         if values.get("username") and values.get("password"):
-            self.user_cache = authenticate(
-                self.request, email=values["username"].lower(), password=values["password"]
+            assert self.request is not None
+            email, password = values["username"].lower(), values["password"]
+            self.user_cache = gate.attempt(
+                client_address(self.request),
+                lambda: authenticate(self.request, email=email, password=password),
             )
             if self.user_cache is None:
                 raise self.get_invalid_login_error()
@@ -44,6 +52,13 @@ class LogIn(LoginView):
         target = super().get_redirect_url(request)
         return "" if urlsplit(target).path == reverse("login") else target
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Log in. A refusal before the password is looked at is a page as well."""
+        try:
+            return super().post(request, *args, **kwargs)
+        except (Refused, DatabaseError) as problem:
+            return refuse(request, as_refusal(problem, request))
+
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """405 as a page."""
         return not_allowed(request, ("GET", "POST"))
@@ -51,6 +66,13 @@ class LogIn(LoginView):
 
 class LogOut(LogoutView):
     """POST only: a link cannot log anybody out."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Log out."""
+        try:
+            return super().post(request, *args, **kwargs)
+        except DatabaseError as problem:
+            return refuse(request, as_refusal(problem, request))
 
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """405 as a page."""

@@ -16,7 +16,7 @@ from .tools import LONG
 
 pytestmark = pytest.mark.alone
 
-KILLED = ("web", "hub", "worker", "beat", "postgres")
+KILLED = ("web", "express", "hub", "worker", "beat", "postgres")
 TIMES = 6 if LONG else 2
 AGENTS = 6
 QUEUE = 10

@@ -13,7 +13,7 @@ from titen.client import Answer, Decision, Titen
 
 pytestmark = pytest.mark.alone
 
-KILLED = ("web", "hub", "worker", "beat", "valkey")
+KILLED = ("web", "express", "hub", "worker", "beat", "valkey")
 TTL = 6
 SWEEP_SECONDS = 5
 

@@ -115,31 +115,71 @@ def as_refusal(problem: Exception, request: HttpRequest | None = None) -> Refuse
             found = refusal_for(problem)
             if found is not None:
                 return found
-        case OperationalError():
-            return _unavailable(problem)
         case DatabaseError() if isinstance(problem.__cause__, psycopg.errors.DataError):
             logger.warning("a value reached the database that it cannot hold: %s", problem)
             return Refused("VALIDATION_ERROR", summary="a value is out of range.")
-        case DatabaseError() if "connection is closed" in str(problem) or "connection is lost" in str(
-            problem
-        ):
+        case DatabaseError() if is_away(problem):
             return _unavailable(problem)
     logger.error("unexpected error", exc_info=problem)
     return Refused("INTERNAL")
 
 
+# Why the database did not do it although it answers: `details.reason`, and a sentence in place of the table's.
+_BUSY: dict[type[psycopg.Error], tuple[str, str]] = {
+    psycopg.errors.DeadlockDetected: ("deadlock", ""),
+    psycopg.errors.LockNotAvailable: (
+        "locked",
+        "Another request holds what this one needs and has not finished. Wait 1 s, then try again.",
+    ),
+    psycopg.errors.QueryCanceled: (
+        "too_slow",
+        "The database took too long for this. Wait 1 s, then try again, or ask for less.",
+    ),
+}
+READ_ONLY = "read_only"
+
+
+def is_away(problem: BaseException | None) -> bool:
+    """True for an error that says nothing about the request: the database is away, busy, or takes no writes."""
+    if isinstance(problem, OperationalError):
+        return True
+    if not isinstance(problem, DatabaseError):
+        return False
+    text = str(problem)
+    return (
+        isinstance(
+            problem.__cause__,
+            psycopg.errors.ReadOnlySqlTransaction | psycopg.errors.IdleInTransactionSessionTimeout,
+        )
+        or "connection is closed" in text
+        or "connection is lost" in text
+    )
+
+
+def takes_no_writes() -> Refused:
+    """The answer while the database can be read, but not written."""
+    return Refused(
+        "NOT_READY",
+        "The database takes no writes at the moment. Reading works. Wait 2 s, then try again.",
+        details={"reason": READ_ONLY},
+        retry_after=2,
+    )
+
+
 def _unavailable(problem: Exception) -> Refused:
     cause = problem.__cause__
-    busy = isinstance(
-        cause,
-        psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled,
-    )
+    busy = next((words for kind, words in _BUSY.items() if isinstance(cause, kind)), None)
     logger.warning(
         "the database is %s: %s",
         "busy" if busy else "away",
         str(problem).splitlines()[0] if str(problem) else cause,
     )
-    return Refused("OVERLOADED" if busy else "NOT_READY", retry_after=1)
+    if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
+        return takes_no_writes()
+    if busy is None:
+        return Refused("NOT_READY", retry_after=1)
+    reason, sentence = busy
+    return Refused("OVERLOADED", sentence, details={"reason": reason}, retry_after=1)
 
 
 def answer_exception(problem: Exception, context: dict[str, Any]) -> Response:

@@ -29,6 +29,9 @@ from .waits import Waits
 logger = logging.getLogger("titen.live")
 
 DOOR_THREADS = 4
+# How long an attempt of a waiting request waits for a row that somebody else has locked. It gives its thread
+# back and is made again, so that all who wait for one stuck row leave room for those who wait for others.
+DOOR_LOCK_SECONDS = 0.2
 WORK_THREADS = 2
 FOLLOW_THREADS = 2
 BODY_BUDGET = 32 * 1024 * 1024
@@ -43,7 +46,7 @@ class Hub:
         self._open = 0
         self._budget = Budget(BODY_BUDGET)
         # Views and everything else apart: a page that takes long never keeps a claim waiting.
-        self._doors = Pool("door", DOOR_THREADS)
+        self._doors = Pool("door", DOOR_THREADS, lock_seconds=DOOR_LOCK_SECONDS)
         self._work = Pool("work", WORK_THREADS)
         self._follow = Pool("follow", FOLLOW_THREADS)
         self._waiting = Waiting()

@@ -6,12 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import close_old_connections
 
+from titen.postgres.limits import wait_for_locks
+
 
 class Pool:
-    """Runs what talks to the database, so that the event loop never waits for it."""
+    """Runs what talks to the database, so that the event loop never waits for it.
 
-    def __init__(self, name: str, threads: int) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+    lock_seconds: how long its connections wait for a lock, when not as long as all others.
+    """
+
+    def __init__(self, name: str, threads: int, *, lock_seconds: float | None = None) -> None:
+        def begin() -> None:
+            if lock_seconds is not None:
+                wait_for_locks(lock_seconds)
+
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=begin)
 
     async def run[T](self, work: Callable[[], T], *, seconds: float) -> T:
         """What `work` returns. `TimeoutError` after `seconds`, queueing included.

@@ -98,11 +98,21 @@ def is_unsettled(answer: Answer) -> bool:
     """True for an answer that says nothing about the wish: the database is away, or a repeat is in flight."""
     if answer.status == 409:
         return bool(_error(answer).get("details", {}).get("reason") == "in_flight")
-    return answer.status == 503
+    return answer.status == 503 and not _is_locked(answer)
+
+
+def _is_locked(answer: Answer) -> bool:
+    """True when the attempt gave up waiting for a row that somebody else has locked."""
+    return answer.status == 503 and bool(_error(answer).get("details", {}).get("reason") == "locked")
 
 
 def is_nothing_yet(wish: Wish, answer: Answer) -> bool:
-    """True for an answer that may become another one by waiting."""
+    """True for an answer that may become another one by waiting.
+
+    A locked row counts as taken: its waiters are then sent one at a time, with pauses, not all at once.
+    """
+    if _is_locked(answer):
+        return True
     if isinstance(wish, ClaimWish):
         if answer.status == 409 and wish.task_id:
             return _may_be_claimable(_error(answer))

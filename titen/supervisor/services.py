@@ -1,7 +1,9 @@
 """The command lines of Titen's own processes, and how the front routes between them.
 
-front    the one public address (Caddy); requests that wait and streams go to the hub, the rest to web
+front    the one public address (Caddy); requests that wait and streams go to the hub, what keeps or ends a
+         lease to express, the rest to web
 web      requests and answers: WSGI with persistent threads and database connections
+express  the same for heartbeats, renewals, completions and outcomes, on threads that nothing else can take
 hub      waits and streams: asyncio
 worker   Celery, in threads
 beat     Celery's clock
@@ -20,6 +22,8 @@ DEMO_AGENTS = ("linter", "archivist", "scribe", "janitor")
 
 WEB_WORKERS = 2
 WEB_THREADS = 8
+EXPRESS_WORKERS = 2
+EXPRESS_THREADS = 4
 WORKER_THREADS = 2
 
 
@@ -59,17 +63,25 @@ def _granian(name: str, *arguments: str, state: State) -> Program:
     )
 
 
-def web(state: State) -> Program:
+def _wsgi(name: str, *, workers: int, threads: int, state: State) -> Program:
     return _granian(
-        "web",
+        name,
         *("--interface", "wsgi"),
-        *("--workers", str(WEB_WORKERS)),
-        *("--blocking-threads", str(WEB_THREADS)),
+        *("--workers", str(workers)),
+        *("--blocking-threads", str(threads)),
         # A thread that ends takes its database connection along; 600 is the longest granian allows.
         *("--blocking-threads-idle-timeout", "600"),
         "titen.wsgi:application",
         state=state,
     )
+
+
+def web(state: State) -> Program:
+    return _wsgi("web", workers=WEB_WORKERS, threads=WEB_THREADS, state=state)
+
+
+def express(state: State) -> Program:
+    return _wsgi("express", workers=EXPRESS_WORKERS, threads=EXPRESS_THREADS, state=state)
 
 
 def hub(state: State) -> Program:
@@ -121,6 +133,7 @@ def front(state: State, port: int) -> Program:
             "TITEN_SITE": f"http://:{port}",
             "TITEN_BIND": "127.0.0.1",
             "TITEN_WEB": f"unix/{sockets}/web.sock",
+            "TITEN_EXPRESS": f"unix/{sockets}/express.sock",
             "TITEN_HUB": f"unix/{sockets}/hub.sock",
             "XDG_DATA_HOME": str(state.var / "front"),
             "XDG_CONFIG_HOME": str(state.var / "front"),

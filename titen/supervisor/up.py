@@ -1,7 +1,7 @@
 """`manage.py up`: the order of things.
 
-Start: database, broker, static files, migrations, then web, hub, worker, beat and front; `ready` when
-the front answers /readyz. Stop, on Ctrl-C or SIGTERM: front, our other processes, broker, database.
+Start: database, broker, static files, migrations, then web, express, hub, worker, beat and front; `ready`
+when the front answers /readyz. Stop, on Ctrl-C or SIGTERM: front, our other processes, broker, database.
 What DATABASE_URL or CELERY_BROKER_URL name is used and left alone.
 """
 
@@ -165,9 +165,10 @@ class Up:
             await collect_static(state)
         with step("migrations"):
             await manage(state, "migrate", "--noinput")
-        with step("web, hub, worker, beat and front"):
+        with step("web, express, hub, worker, beat and front"):
             for program in (
                 services.web(state),
+                services.express(state),
                 services.hub(state),
                 services.worker(state),
                 services.beat(state),

@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from coordination import integrity, retention
 from coordination.models import Organization
+from titen.postgres.limits import unhurried
 
 # So many faults of one organization are told; the rest is counted.
 TOLD = 20
@@ -58,7 +59,7 @@ class Command(BaseCommand):
         self._faults = Counter[str]()
         for kept in options["expect"]:
             expected[kept.slug][kept.position] = kept.digest
-        with retention.undisturbed():
+        with unhurried(), retention.undisturbed():
             for organization in organizations:
                 self._verify(organization, expected.pop(organization.slug, {}))
             for slug in [] if options["org"] else expected:
