@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from coordination import identity
 from coordination.models import ApiKey, Principal
 from coordination.times import stamp
+from titen.api.authentication import NO_SCOPE
 from titen.api.doors import transact
 from titen.api.ids import maybe_id, path_id, public_id
 from titen.api.schema import ok
@@ -20,6 +21,8 @@ from . import bodies
 
 class WhoAmI(ApiView):
     """The caller."""
+
+    scopes = {"GET": NO_SCOPE}
 
     @extend_schema(operation_id="get_principal", responses=ok("Caller"))
     def get(self, request: Request) -> Response:

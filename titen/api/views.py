@@ -80,7 +80,7 @@ class HotView(ApiView):
 
     authentication_classes = []
     permission_classes = []
-    scope = "tasks:claim"
+    scope: ClassVar[str]
     # True once the rule has been asked, which finds the caller itself.
     asked = False
 
