@@ -10,7 +10,7 @@ from coordination import identity
 from coordination.models import ApiKey, Principal
 from coordination.times import stamp
 from titen.api.authentication import NO_SCOPE
-from titen.api.doors import transact
+from titen.api.doors import Answer, transact
 from titen.api.ids import maybe_id, path_id, public_id
 from titen.api.schema import ok
 from titen.api.views import ApiView
@@ -87,7 +87,7 @@ class KeyList(ApiView):
     """The caller's own keys."""
 
     scopes = {"GET": "keys:manage", "POST": "keys:manage"}
-    stores_answers = False
+    answers_with_secret = True
 
     @extend_schema(operation_id="list_keys", responses=ok("Keys"))
     def get(self, request: Request) -> Response:
@@ -100,13 +100,17 @@ class KeyList(ApiView):
     def post(self, request: Request) -> Response:
         """Another key for the caller, with no more than it has. The secret stands in this answer only.
 
-        An answer with a secret is never stored, so `Idempotency-Key` has no effect here.
+        The answer is stored encrypted, for a repeat with the same `Idempotency-Key` and the same API key.
         """
         self.nothing_else(request)
         caller, body = self.caller(request), self.body(request, bodies.KeyBody)
         principal = Principal.objects.get(pk=caller.principal_id)
-        key, secret = transact(lambda: identity.issue_key(principal, maker=caller, **body))
-        return Response({**key_json(key), "api_key": secret}, status=201)
+
+        def work() -> Answer:
+            key, secret = identity.issue_key(principal, maker=caller, **body)
+            return 201, {**key_json(key), "api_key": secret}
+
+        return self.act(request, work)
 
 
 class KeyDetail(ApiView):
