@@ -77,6 +77,7 @@ def key_json(key: ApiKey) -> dict[str, Any]:
         "principal_id": public_id("agent", key.principal_id),
         "label": key.label,
         "scopes": key.scopes,
+        "made_by": maybe_id("key", key.made_by_id),
         "created_at": stamp(key.created_at),
         "expires_at": stamp(key.expires_at),
         "revoked_at": stamp(key.revoked_at),
@@ -100,6 +101,9 @@ class KeyList(ApiView):
     def post(self, request: Request) -> Response:
         """Another key for the caller, with no more than it has. The secret stands in this answer only.
 
+        It ends no later than the key that makes it: a later `expires_at` is refused, and without one it ends
+        with that key. Revoking that key revokes it.
+
         The answer is stored encrypted, for a repeat with the same `Idempotency-Key` and the same API key.
         """
         self.nothing_else(request)
@@ -118,14 +122,19 @@ class KeyDetail(ApiView):
 
     scopes = {"DELETE": "keys:manage"}
 
-    @extend_schema(operation_id="revoke_key", responses=ok("Key"))
+    @extend_schema(operation_id="revoke_key", responses=ok("RevokedKey"))
     def delete(self, request: Request, key_id: str) -> Response:
-        """Revoke it at once; leases taken with it run out by themselves."""
+        """Revoke it and every key that was made with it, at once; leases taken with them run out by themselves.
+
+        Of a key that is revoked already, those that were made with it are revoked.
+        """
         self.nothing_else(request)
         caller, key = self.caller(request), path_id("key", key_id)
         if not ApiKey.objects.filter(pk=key, principal_id=caller.principal_id).exists():
             raise not_found()
-        revoked = transact(
-            lambda: identity.revoke_key(caller.organization_id, key, actor_id=caller.principal_id)
+        revoked, others = transact(
+            lambda: identity.revoke_key_and_made_with_it(
+                caller.organization_id, key, actor_id=caller.principal_id
+            )
         )
-        return Response(key_json(revoked))
+        return Response({**key_json(revoked), "also_revoked": [public_id("key", each) for each in others]})
