@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from titen.api.ids import public_id
+from titen.redaction import redacted
 
 from . import deliveries
 from .database import Row, fetch, fetch_all
@@ -63,7 +64,7 @@ def record(
             "lease": lease_id,
             "subject": subject_id,
             "epoch": epoch,
-            "data": json.dumps(data),
+            "data": json.dumps(redacted(data)),
         },
     )
 
