@@ -15,6 +15,7 @@ import psycopg
 from django.db import InternalError, transaction
 
 from titen.api.ids import public_id
+from titen.redaction import redacted
 
 from . import deliveries
 from .database import Row, fetch, fetch_all
@@ -64,7 +65,7 @@ def record(
             "lease": lease_id,
             "subject": subject_id,
             "epoch": epoch,
-            "data": json.dumps(data),
+            "data": json.dumps(redacted(data)),
         },
     )
 

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 
 from titen.errors import Refused, invalid, not_found
 
-from . import events, leasing
+from . import events, keys, leasing
 from .admission import check_capabilities, check_concurrency
 from .callers import EVERYTHING, SCOPES, Caller
 from .claims import check_ttl
@@ -255,7 +255,8 @@ def issue_key(
 ) -> tuple[ApiKey, str]:
     """Make a key and return it with its secret, which is not kept. A human has none.
 
-    `maker` is the caller whose key asks: it can only pass on scopes that it has, to itself.
+    `maker` is the caller whose key asks: it can only pass on scopes that it has, to itself, and the new key
+    ends no later than the one that asks; with that one when `expires_at` is not given.
     """
     wanted = sorted(set(scopes))
     unknown = [scope for scope in wanted if scope not in SCOPES and scope != EVERYTHING]
@@ -271,6 +272,9 @@ def issue_key(
             maker.require(scope)
         if maker.principal_id != principal.pk:
             raise not_found()
+    made_by = keys.lock_maker(maker.key_id) if maker is not None and maker.key_id is not None else None
+    if made_by is not None:
+        expires_at = keys.end_within(made_by, expires_at)
     secret = SECRET_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey.objects.create(
         organization_id=principal.organization_id,
@@ -280,6 +284,7 @@ def issue_key(
         scopes=wanted,
         expires_at=expires_at,
         created_by_id=maker.principal_id if maker else None,
+        made_by=made_by,
     )
     events.record(
         "key.created",
@@ -287,6 +292,7 @@ def issue_key(
         actor_id=maker.principal_id if maker else None,
         subject_id=key.pk,
         user_id=user_id,
+        **keys.log_data(key),
     )
     return key, secret
 
@@ -294,7 +300,7 @@ def issue_key(
 def revoke_key(
     organization_id: UUID, key_id: UUID, *, actor_id: UUID | None = None, user_id: UUID | None = None
 ) -> ApiKey:
-    """End a key at once; leases that were taken with it run out by themselves."""
+    """End a key at once; leases that were taken with it run out by themselves. Those made with it stay."""
     count = ApiKey.objects.filter(pk=key_id, organization_id=organization_id, revoked_at=None).update(
         revoked_at=ClockNow()
     )
@@ -310,3 +316,11 @@ def revoke_key(
             user_id=user_id,
         )
     return key
+
+
+def revoke_key_and_made_with_it(
+    organization_id: UUID, key_id: UUID, *, actor_id: UUID | None = None, user_id: UUID | None = None
+) -> tuple[ApiKey, list[UUID]]:
+    """End a key and every key that was made with it; the key, and the ids of the others that ended now."""
+    key = revoke_key(organization_id, key_id, actor_id=actor_id, user_id=user_id)
+    return key, keys.revoke_made_with(key, actor_id=actor_id, user_id=user_id)

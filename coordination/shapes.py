@@ -130,6 +130,15 @@ def task_json(task: Task, *, private: bool) -> dict[str, Any]:
     return shown
 
 
+def ended_task_json(task: Task) -> dict[str, Any]:
+    """What a key that may end a task but read none learns of it."""
+    return {
+        "id": public_id("task", task.pk),
+        "status": task.status,
+        "finished_at": stamp(task.finished_at),
+    }
+
+
 def run_json(
     run: Run, *, now: datetime, jeopardy_share: float, private: bool, checkpoint: Any = None
 ) -> dict[str, Any]:
@@ -247,6 +256,12 @@ def comment_json(comment: Comment) -> dict[str, Any]:
         else None,
         "created_at": stamp(comment.created_at),
     }
+
+
+def answered_json(comment: Comment) -> dict[str, Any]:
+    """What a key that may answer questions but read none learns: its own answer."""
+    shown = comment_json(comment)
+    return {name: shown[name] for name in ("id", "task_id", "blocking", "withdrawn", "answer")}
 
 
 def event_json(row: Row, *, sees_holders: bool, reader_id: UUID | None = None) -> dict[str, Any]:

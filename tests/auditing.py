@@ -1,5 +1,6 @@
 """A world for the admin to show: an organization with a row in every table."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,7 +111,7 @@ def populate(company: Company) -> World:
     Vote.objects.create(approval=approval, user=boss.user, option="Yes")
     StoredAnswer.objects.create(
         principal=agent.principal,
-        key="retry-1",
+        key_digest=hashlib.sha256(b"retry-1").digest(),
         fingerprint=b"f" * 32,
         status=201,
         body={"data": "hidden answer"},

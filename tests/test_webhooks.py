@@ -43,8 +43,7 @@ def told(agent: Agent) -> list[tuple[str, Any]]:
 
 
 def test_its_secret_stands_in_the_answer_that_made_it_and_nowhere_else(agent: Agent) -> None:
-    key = {"Idempotency-Key": "webhook"}
-    first, second = (agent.post("/webhooks", URL, headers=key) for _ in range(2))
+    first, second = (agent.post("/webhooks", URL, headers={"Idempotency-Key": key}) for key in "12")
     assert first["secret"] != second["secret"]
     shown = agent.get("/webhooks")["webhooks"]
     assert [one["webhook_id"] for one in shown] == [second["webhook_id"], first["webhook_id"]]

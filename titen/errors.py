@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .redaction import redact, redacted
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -83,7 +85,7 @@ class Refused(Exception):
     """A domain error: the request was understood and is refused, and nothing was changed.
 
     `details` are printed beside the message; `words` fill the message of the table, unless
-    `message` replaces it.
+    `message` replaces it. Both are redacted: they may quote what was sent.
     """
 
     def __init__(
@@ -91,8 +93,8 @@ class Refused(Exception):
     ) -> None:
         self.code = code
         self.kind = CODES[code]
-        self.details = dict(details or {})
-        self.message = message or self.kind.message.format(**words)
+        self.details: dict[str, Any] = redacted(dict(details or {}))
+        self.message = redact(message or self.kind.message.format(**words))
         self.retry_after: int | None = words.get("retry_after")
         # What an audit keeps of the attempt, written by the door once the transaction is undone.
         self.trace: tuple[dict[str, Any], str] | None = None

@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.contrib.admin.forms import AdminPasswordChangeForm
 
-from coordination import users
+from coordination import keys, users
 from coordination.admission import CONCURRENCY_MAX
 from coordination.audit import organizations
 from coordination.callers import EVERYTHING, SCOPES
@@ -99,6 +99,19 @@ class KeyForm(VerbForm):
         help_text="* is everything.",
     )
     expires_at = forms.DateTimeField(required=False, help_text="UTC, such as 2026-12-31 23:59. Empty: never.")
+
+
+class RevokeKeyForm(VerbForm):
+    """Whether the keys that were made with it end too; not asked where there are none."""
+
+    made_with_it = forms.BooleanField(
+        required=False, initial=True, label="Also revoke the keys that were made with it"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not keys.has_working_descendants(self.subject):
+            del self.fields["made_with_it"]
 
 
 class LimitForm(InOrganization):

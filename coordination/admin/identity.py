@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 
+from coordination import keys
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 from coordination.models import (
     ApiKey,
@@ -171,7 +172,8 @@ class ApiKeyAdmin(AuditAdmin):
     """Credentials, without anything that could be used."""
 
     fields = (
-        "printed_id", "organization", "principal", "label", "scopes", "created_at", "expires_at", "revoked_at", "created_by",
+        "printed_id", "organization", "principal", "label", "scopes", "created_at", "expires_at", "revoked_at",
+        "created_by", "made_by",
     )  # fmt: skip
     list_display = (
         "printed_id",
@@ -195,8 +197,9 @@ class ApiKeyAdmin(AuditAdmin):
             "revoke",
             "Revoke",
             moves.revoke_key,
+            forms.RevokeKeyForm,
             explanation="It stops working at once; leases that were taken with it run out by themselves.",
-            offered=lambda row: row.revoked_at is None,
+            offered=keys.is_revocable,
         ),
     )
 

@@ -90,8 +90,9 @@ def issue_key(request: HttpRequest, row: Principal, values: dict[str, Any]) -> S
 
 
 def revoke_key(request: HttpRequest, row: ApiKey, values: dict[str, Any]) -> None:
-    """At once."""
-    identity.revoke_key(row.organization_id, row.pk, **acting(request, row.organization_id))
+    """At once; with the keys that were made with it, when the form says so."""
+    rule = identity.revoke_key_and_made_with_it if values.get("made_with_it") else identity.revoke_key
+    rule(row.organization_id, row.pk, **acting(request, row.organization_id))
 
 
 def limit(

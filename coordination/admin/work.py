@@ -174,16 +174,21 @@ class StoredAnswerAdmin(AuditAdmin):
     """That a request was answered once, not what with."""
 
     organization_path = "principal__organization_id"
-    fields = ("principal", "key", "status", "created_at")
-    list_display = ("key", "principal", "status", "created_at")
+    fields = ("principal", "key_hash", "status", "created_at")
+    list_display = ("key_hash", "principal", "status", "created_at")
     list_filter = ("status", OrganizationFilter)
     list_select_related = ("principal",)
-    search_fields = ("key", "principal__name")
+    search_fields = ("principal__name",)
     id_columns = ("pk", "principal_id")
+
+    @admin.display(description="SHA-256 of the Idempotency-Key", ordering="key_digest")
+    def key_hash(self, obj: StoredAnswer) -> str:
+        """In hexadecimal."""
+        return str(obj)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Without what was answered."""
-        return super().get_queryset(request).defer("body", "fingerprint")
+        return super().get_queryset(request).defer("body", "sealed_body", "fingerprint")
 
     def log_of(self, obj: StoredAnswer) -> dict[str, Any]:
         """What the principal did."""

@@ -6,7 +6,7 @@ from rest_framework.response import Response
 
 from coordination import comments
 from coordination.models import Comment
-from coordination.shapes import comment_json
+from coordination.shapes import answered_json, comment_json
 from titen.api.ids import field_id, path_id
 from titen.api.schema import ok
 from titen.api.views import ApiView
@@ -76,12 +76,13 @@ class CommentAnswer(ApiView):
 
     scopes = {"POST": "comments:answer"}
 
-    @extend_schema(operation_id="answer_comment", request=bodies.AnswerBody, responses=ok("Comment"))
+    @extend_schema(operation_id="answer_comment", request=bodies.AnswerBody, responses=ok("AnsweredComment"))
     def post(self, request: Request, task_id: str, comment_id: str) -> Response:
         """Another agent with `comments:answer` answers; the asker cannot."""
         self.nothing_else(request)
         caller, task, comment = self.caller(request), path_id("task", task_id), path_id("cmt", comment_id)
         body = self.body(request, bodies.AnswerBody)
+        shown = comment_json if caller.has("tasks:read") else answered_json
         return self.act(
-            request, lambda: (200, comment_json(comments.answer(caller, task, comment, body=body["body"])))
+            request, lambda: (200, shown(comments.answer(caller, task, comment, body=body["body"])))
         )

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 from coordination import identity
 from coordination.models import ApiKey, Principal
 from coordination.times import stamp
-from titen.api.doors import transact
+from titen.api.authentication import NO_SCOPE
+from titen.api.doors import Answer, transact
 from titen.api.ids import maybe_id, path_id, public_id
 from titen.api.schema import ok
 from titen.api.views import ApiView
@@ -20,6 +21,8 @@ from . import bodies
 
 class WhoAmI(ApiView):
     """The caller."""
+
+    scopes = {"GET": NO_SCOPE}
 
     @extend_schema(operation_id="get_principal", responses=ok("Caller"))
     def get(self, request: Request) -> Response:
@@ -74,6 +77,7 @@ def key_json(key: ApiKey) -> dict[str, Any]:
         "principal_id": public_id("agent", key.principal_id),
         "label": key.label,
         "scopes": key.scopes,
+        "made_by": maybe_id("key", key.made_by_id),
         "created_at": stamp(key.created_at),
         "expires_at": stamp(key.expires_at),
         "revoked_at": stamp(key.revoked_at),
@@ -84,7 +88,7 @@ class KeyList(ApiView):
     """The caller's own keys."""
 
     scopes = {"GET": "keys:manage", "POST": "keys:manage"}
-    stores_answers = False
+    answers_with_secret = True
 
     @extend_schema(operation_id="list_keys", responses=ok("Keys"))
     def get(self, request: Request) -> Response:
@@ -97,13 +101,20 @@ class KeyList(ApiView):
     def post(self, request: Request) -> Response:
         """Another key for the caller, with no more than it has. The secret stands in this answer only.
 
-        An answer with a secret is never stored, so `Idempotency-Key` has no effect here.
+        It ends no later than the key that makes it: a later `expires_at` is refused, and without one it ends
+        with that key. Revoking that key revokes it.
+
+        The answer is stored encrypted, for a repeat with the same `Idempotency-Key` and the same API key.
         """
         self.nothing_else(request)
         caller, body = self.caller(request), self.body(request, bodies.KeyBody)
         principal = Principal.objects.get(pk=caller.principal_id)
-        key, secret = transact(lambda: identity.issue_key(principal, maker=caller, **body))
-        return Response({**key_json(key), "api_key": secret}, status=201)
+
+        def work() -> Answer:
+            key, secret = identity.issue_key(principal, maker=caller, **body)
+            return 201, {**key_json(key), "api_key": secret}
+
+        return self.act(request, work)
 
 
 class KeyDetail(ApiView):
@@ -111,14 +122,19 @@ class KeyDetail(ApiView):
 
     scopes = {"DELETE": "keys:manage"}
 
-    @extend_schema(operation_id="revoke_key", responses=ok("Key"))
+    @extend_schema(operation_id="revoke_key", responses=ok("RevokedKey"))
     def delete(self, request: Request, key_id: str) -> Response:
-        """Revoke it at once; leases taken with it run out by themselves."""
+        """Revoke it and every key that was made with it, at once; leases taken with them run out by themselves.
+
+        Of a key that is revoked already, those that were made with it are revoked.
+        """
         self.nothing_else(request)
         caller, key = self.caller(request), path_id("key", key_id)
         if not ApiKey.objects.filter(pk=key, principal_id=caller.principal_id).exists():
             raise not_found()
-        revoked = transact(
-            lambda: identity.revoke_key(caller.organization_id, key, actor_id=caller.principal_id)
+        revoked, others = transact(
+            lambda: identity.revoke_key_and_made_with_it(
+                caller.organization_id, key, actor_id=caller.principal_id
+            )
         )
-        return Response(key_json(revoked))
+        return Response({**key_json(revoked), "also_revoked": [public_id("key", each) for each in others]})

@@ -270,6 +270,7 @@ class RunJeopardy(ApiView):
 class LeaseRevoke(HolderOrOperatorView):
     """Take a lease from its holder."""
 
+    scopes = {"POST": "leases:admin"}
     for_humans = ("POST",)
 
     @extend_schema(operation_id="revoke_lease", request=bodies.RevokeBody, responses=ok("HeldLease"))

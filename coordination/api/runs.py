@@ -29,6 +29,7 @@ RENEWALS_SHOWN = 200
 class RunHeartbeat(HotView):
     """Renew the lease of a run."""
 
+    scope = "tasks:claim"
     stores_answers = False
 
     @extend_schema(operation_id="heartbeat", request=bodies.HeartbeatBody, responses=ok("Heartbeat"))
@@ -66,6 +67,7 @@ class RunHeartbeat(HotView):
 class RunEnd(HotView):
     """What complete, fail and release share."""
 
+    scope = "tasks:claim"
     rule: ClassVar[Any]
     serializer: ClassVar[type[bodies.EndBody]]
 

@@ -14,7 +14,7 @@ from coordination.database import Row
 from coordination.locks import clock, current_epoch
 from coordination.models import Run, Task, TaskStatus
 from coordination.reading import may_read_task
-from coordination.shapes import certainty, claim_json, task_json
+from coordination.shapes import certainty, claim_json, ended_task_json, task_json
 from coordination.times import stamp
 from titen.api.ids import field_id, path_id, public_id
 from titen.api.schema import ok
@@ -73,6 +73,8 @@ def claim_answer(row: Row | None) -> dict[str, Any] | None:
 
 class TaskClaim(HotView):
     """Claim the best ready task; 204 when nothing is ready."""
+
+    scope = "tasks:claim"
 
     @extend_schema(
         operation_id="claim_task",
@@ -166,10 +168,17 @@ class TaskCancel(ApiView):
 
     scopes = {"POST": "tasks:write"}
 
-    @extend_schema(operation_id="cancel_task", request=bodies.CancelBody, responses=ok("Task"))
+    @extend_schema(operation_id="cancel_task", request=bodies.CancelBody, responses=ok("CancelledTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """End the task for good; its run ends, its approvals are cancelled, its dependents are blocked."""
         self.nothing_else(request)
         caller, task = self.caller(request), path_id("task", task_id)
         body = self.body(request, bodies.CancelBody)
-        return self.act(request, lambda: (200, task_json(tasks.cancel(caller, task, **body), private=True)))
+        return self.act(request, lambda: (200, _cancelled(caller, tasks.cancel(caller, task, **body))))
+
+
+def _cancelled(caller: Caller, task: Task) -> dict[str, Any]:
+    """As much of it as GET shows this key."""
+    if not caller.has("tasks:read"):
+        return ended_task_json(task)
+    return task_json(task, private=may_read_task(caller, task))

@@ -116,7 +116,7 @@ class WebhookView(ApiView):
 class WebhookList(WebhookView):
     """The organization's webhooks."""
 
-    stores_answers = False
+    answers_with_secret = True
 
     @extend_schema(operation_id="list_webhooks", responses=ok("Webhooks"))
     def get(self, request: Request) -> Response:
@@ -133,14 +133,18 @@ class WebhookList(WebhookView):
     def post(self, request: Request) -> Response:
         """Have events sent to an address; needs `events:read` too. It sees what this key sees.
 
-        The secret that signs stands in this answer only. Such an answer is never stored, so
-        `Idempotency-Key` has no effect here.
+        The secret that signs stands in this answer only. It is stored encrypted, for a repeat with the same
+        `Idempotency-Key` and the same API key.
         """
         self.nothing_else(request)
         caller, body = self.caller(request), self.body(request, WebhookBody)
         check_url(body["url"])
-        webhook, secret = transact(lambda: webhooks.create(caller, **body))
-        return Response({**webhook_json(webhook), "secret": secret}, status=201)
+
+        def work() -> Answer:
+            webhook, secret = webhooks.create(caller, **body)
+            return 201, {**webhook_json(webhook), "secret": secret}
+
+        return self.act(request, work)
 
 
 class WebhookDetail(WebhookView):
@@ -175,7 +179,7 @@ class WebhookDetail(WebhookView):
 class WebhookSecret(WebhookView):
     """Another secret."""
 
-    stores_answers = False
+    answers_with_secret = True
 
     @extend_schema(operation_id="rotate_webhook_secret", request=NoBody, responses=ok("NewWebhook"))
     def post(self, request: Request, webhook_id: str) -> Response:
@@ -183,8 +187,12 @@ class WebhookSecret(WebhookView):
         self.nothing_else(request)
         self.body(request, NoBody)
         caller, webhook = self.caller(request), path_id("whk", webhook_id)
-        changed, secret = transact(lambda: webhooks.rotate_secret(caller, webhook))
-        return Response({**webhook_json(changed), "secret": secret})
+
+        def work() -> Answer:
+            changed, secret = webhooks.rotate_secret(caller, webhook)
+            return 200, {**webhook_json(changed), "secret": secret}
+
+        return self.act(request, work)
 
 
 class WebhookTest(WebhookView):

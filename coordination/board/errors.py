@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from titen.api.envelope import as_refusal, is_away
 from titen.api.plain import refusal_page
 from titen.errors import Refused
+from titen.redaction import redact
 
 logger = logging.getLogger("titen.board")
 
@@ -68,7 +69,7 @@ def problem(
     retry_after: int | None = None,
 ) -> HttpResponse:
     """A page, or for htmx a message, that says what is wrong. Renders without a database."""
-    title = title or TITLES.get(status, "That did not work")
+    title, text = title or TITLES.get(status, "That did not work"), redact(text)
     if getattr(request, "htmx", False):
         html = toast("bad", title, text, reload=reload)
     else:

@@ -151,6 +151,12 @@ class Key(forms.Form):
         return field_id("agent", "agent", self.cleaned_data["agent"])
 
 
+class RevokeKey(forms.Form):
+    """Whether the keys that were made with it end too."""
+
+    made_with_it = forms.BooleanField(required=False)
+
+
 def read(form: type[forms.Form], request: HttpRequest) -> dict[str, Any]:
     """The fields of a POST."""
     filled = form(request.POST)

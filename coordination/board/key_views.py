@@ -1,7 +1,9 @@
 """Agents and their keys, for admins of an organization. A secret is shown once, in the answer that made it."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -45,7 +47,10 @@ def show(request: HttpRequest, seat: Seat, *, status: int = 200, **more: object)
     agents = list(found.select_related("owner").order_by("name_key")[:AGENTS_SHOWN])
     keys: dict[object, list[dict[str, object]]] = {}
     now = clock()
-    for key in ApiKey.objects.filter(principal__in=agents).order_by("-created_at", "-pk"):
+    found_keys = list(ApiKey.objects.filter(principal__in=agents).order_by("-created_at", "-pk"))
+    children = _working_descendants(found_keys)
+    by_id: dict[UUID | None, ApiKey] = {key.pk: key for key in found_keys}
+    for key in found_keys:
         state = (
             "revoked"
             if key.revoked_at
@@ -54,7 +59,13 @@ def show(request: HttpRequest, seat: Seat, *, status: int = 200, **more: object)
             else "works"
         )
         keys.setdefault(key.principal_id, []).append(
-            {"id": public_id("key", key.pk), "row": key, "state": state}
+            {
+                "id": public_id("key", key.pk),
+                "row": key,
+                "state": state,
+                "children": children[key.pk],
+                "maker": by_id.get(key.made_by_id),
+            }
         )
     rows = [
         {"id": public_id("agent", each.pk), "row": each, "keys": keys.get(each.pk, [])} for each in agents
@@ -69,6 +80,18 @@ def show(request: HttpRequest, seat: Seat, *, status: int = 200, **more: object)
         **more,
     }
     return render(request, "pages/keys.html", words, status=status)
+
+
+def _working_descendants(keys: list[ApiKey]) -> Counter[UUID]:
+    """How many keys that still work were made with each of these, and with those. All are of the same agents."""
+    makers = {key.pk: key.made_by_id for key in keys}
+    counts = Counter[UUID]()
+    for key in keys:
+        maker = key.made_by_id if key.revoked_at is None else None
+        while maker is not None:
+            counts[maker] += 1
+            maker = makers.get(maker)
+    return counts
 
 
 def _try(request: HttpRequest, seat: Seat, work: Callable[[], HttpResponse]) -> HttpResponse:
@@ -127,12 +150,14 @@ def make_key(request: HttpRequest) -> HttpResponse:
 
 @door("POST")
 def revoke_key(request: HttpRequest, key_id: str) -> HttpResponse:
-    """End a key at once; leases that were taken with it run out by themselves."""
+    """End a key at once, and with it those that were made with it, when the form says so."""
     seat = seat_of(request)
 
     def work() -> HttpResponse:
         key = path_id("key", key_id)
-        transact(lambda: identity.revoke_key(seat.organization.pk, key, actor_id=seat.caller.principal_id))
+        together = forms.read(forms.RevokeKey, request)["made_with_it"]
+        rule = identity.revoke_key_and_made_with_it if together else identity.revoke_key
+        transact(lambda: rule(seat.organization.pk, key, actor_id=seat.caller.principal_id))
         return _back(seat)
 
     return _try(request, seat, work)

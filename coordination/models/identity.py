@@ -187,6 +187,8 @@ class ApiKey(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(Principal, on_delete=models.PROTECT, null=True, related_name="+")
+    # The key with which it was made; null for one that a human made.
+    made_by = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="made_with_it")
     created_at = stamped()
 
     class Meta:

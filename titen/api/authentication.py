@@ -13,6 +13,9 @@ from coordination.identity import SECRET_PREFIX, digest_of
 from coordination.models import Membership, Principal
 from titen.errors import Refused
 
+# What a view names for a method that every key may use.
+NO_SCOPE = "none"
+
 _CALLER = """
 SELECT k.id AS key_id, k.scopes, p.id AS principal_id, p.organization_id, p.name, p.kind, p.capabilities
 FROM coordination_apikey k JOIN coordination_principal p ON p.id = k.principal_id
@@ -91,11 +94,16 @@ class HumanAuthentication(SessionAuthentication):
 
 
 class HasScope(BasePermission):
-    """The view's `scopes` name what each method needs."""
+    """The view's `scopes` name what each method needs; a method for which they name nothing is refused."""
 
     def has_permission(self, request: Any, view: Any) -> bool:
-        """Refuses with the scope that is missing."""
-        scope = view.scopes.get("GET" if request.method == "HEAD" else request.method)
-        if scope is not None and isinstance(request.user, Caller):
+        """Refuses with the scope that is missing. A method that the view does not offer is a 405 elsewhere."""
+        method = "GET" if request.method == "HEAD" else request.method
+        if method == "OPTIONS" or not hasattr(view, method.lower()):
+            return True
+        scope = view.scopes.get(method)
+        if scope is None:
+            raise Refused("FORBIDDEN", "This route names no scope, so no key can use it. Report it.")
+        if scope != NO_SCOPE and isinstance(request.user, Caller):
             request.user.require(scope)
         return True

@@ -10,6 +10,7 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from coordination.database import fetch
+from coordination.keyring import open_sealed, seal
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
 
@@ -47,11 +48,19 @@ def transact[T](work: Callable[[], T]) -> T:
     return attempt(whole)
 
 
-def idempotent(principal_id: UUID, key: str | None, request: Any, work: Callable[[], Answer]) -> Answer:
+def idempotent(
+    principal_id: UUID,
+    key: str | None,
+    request: Any,
+    work: Callable[[], Answer],
+    *,
+    secret_for: UUID | None = None,
+) -> Answer:
     """Do `work` once per key: a repeat gets the first answer, a repeat in flight 409, another body 422.
 
     Lock, look-up, work and stored answer are one transaction, so a crash leaves the key free.
-    Refusals and empty answers change nothing and are not stored.
+    Refusals and empty answers change nothing and are not stored. `secret_for` is the API key whose request
+    is answered with a secret: the answer is stored sealed, and for another API key it is another request.
     """
     if key is None:
         return work()
@@ -59,14 +68,20 @@ def idempotent(principal_id: UUID, key: str | None, request: Any, work: Callable
         raise invalid("Idempotency-Key", "must be 1 to 200 printable characters.")
     # The query has no say: its only parameter is `wait`, and a repeat may wait less.
     content = [request.method, request.path, request.data]
+    if secret_for is not None:
+        content.append(secret_for.hex)
     fingerprint = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
-    return transact(lambda: _answer_once(principal_id, key, fingerprint, work))
+    key_digest = hashlib.sha256(key.encode()).digest()
+    sealed = secret_for is not None
+    return transact(lambda: _answer_once(principal_id, key_digest, fingerprint, work, sealed=sealed))
 
 
-def _answer_once(principal_id: UUID, key: str, fingerprint: bytes, work: Callable[[], Answer]) -> Answer:
+def _answer_once(
+    principal_id: UUID, key_digest: bytes, fingerprint: bytes, work: Callable[[], Answer], *, sealed: bool
+) -> Answer:
     lock = fetch(
         "SELECT pg_try_advisory_xact_lock(hashtextextended(%(name)s, 0)) AS mine",
-        {"name": f"{principal_id.hex}{key}"},
+        {"name": f"{principal_id.hex}{key_digest.hex()}"},
     )
     if not lock or not lock["mine"]:
         raise Refused(
@@ -76,27 +91,33 @@ def _answer_once(principal_id: UUID, key: str, fingerprint: bytes, work: Callabl
             retry_after=1,
         )
     stored = fetch(
-        "SELECT fingerprint, status, body FROM coordination_storedanswer WHERE principal_id = %(principal)s AND key = %(key)s"
+        "SELECT fingerprint, status, body, sealed_body FROM coordination_storedanswer"
+        " WHERE principal_id = %(principal)s AND key_digest = %(key)s"
         " AND created_at > clock_timestamp() - interval '24 hours'",
-        {"principal": principal_id, "key": key},
+        {"principal": principal_id, "key": key_digest},
     )
     if stored is not None:
         if bytes(stored["fingerprint"]) != fingerprint:
             raise Refused("IDEMPOTENCY_MISMATCH")
+        if stored["sealed_body"] is not None:
+            return stored["status"], json.loads(open_sealed(bytes(stored["sealed_body"])))
         return stored["status"], stored["body"]
     status, body = work()
     if status in (200, 201):
+        text = json.dumps(body)
         fetch(
-            "INSERT INTO coordination_storedanswer (principal_id, key, fingerprint, status, body)"
-            " VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(status)s, %(body)s)"
-            " ON CONFLICT (principal_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,"
-            " status = excluded.status, body = excluded.body, created_at = clock_timestamp() RETURNING id",
+            "INSERT INTO coordination_storedanswer (principal_id, key_digest, fingerprint, status, body, sealed_body)"
+            " VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(status)s, %(body)s, %(sealed)s)"
+            " ON CONFLICT (principal_id, key_digest) DO UPDATE SET fingerprint = excluded.fingerprint,"
+            " status = excluded.status, body = excluded.body, sealed_body = excluded.sealed_body,"
+            " created_at = clock_timestamp() RETURNING id",
             {
                 "principal": principal_id,
-                "key": key,
+                "key": key_digest,
                 "fingerprint": fingerprint,
                 "status": status,
-                "body": json.dumps(body),
+                "body": None if sealed else text,
+                "sealed": seal(text.encode()) if sealed else None,
             },
         )
     return status, body

@@ -9,6 +9,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
 from .answers import SHAPES, Shape, ident, ref
+from .authentication import NO_SCOPE
 
 PREFIXES = {
     "task_id": "task",
@@ -95,7 +96,7 @@ class EnvelopeSchema(AutoSchema):
     def _scope(self) -> str | None:
         view: Any = self.view
         found: str | None = getattr(view, "scope", None) or view.scopes.get(self.method)
-        return found
+        return None if found == NO_SCOPE else found
 
     def get_description(self) -> str:  # type: ignore[override]
         """The method's docstring, and the scope that it needs."""

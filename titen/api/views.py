@@ -27,6 +27,8 @@ class ApiView(APIView):
     scopes: ClassVar[dict[str, str]] = {}
     # Whether a POST's answer is kept for a repeat with the same Idempotency-Key.
     stores_answers: ClassVar[bool] = True
+    # Whether a POST's answer holds a secret: such an answer is stored sealed.
+    answers_with_secret: ClassVar[bool] = False
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Take in what nobody has read: a server that closes on unread bytes loses the answer with them."""
@@ -59,7 +61,9 @@ class ApiView(APIView):
         if key is None:
             status, content = transact(work)
         else:
-            status, content = idempotent(self.caller(request).principal_id, key, request, work)
+            caller = self.caller(request)
+            secret_for = caller.key_id if self.answers_with_secret else None
+            status, content = idempotent(caller.principal_id, key, request, work, secret_for=secret_for)
         return Response(content, status=status)
 
 
@@ -80,7 +84,7 @@ class HotView(ApiView):
 
     authentication_classes = []
     permission_classes = []
-    scope = "tasks:claim"
+    scope: ClassVar[str]
     # True once the rule has been asked, which finds the caller itself.
     asked = False
 

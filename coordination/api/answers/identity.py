@@ -52,12 +52,23 @@ KEY = {
     "principal_id": PRINCIPAL_ID,
     "label": text("What its maker called it; may be empty."),
     "scopes": SCOPE_LIST,
+    "made_by": maybe(ident("key", "The key with which it was made; null for one that a human made.")),
     "created_at": moment("When it was made."),
-    "expires_at": maybe(moment("When it ends by itself.")),
+    "expires_at": maybe(moment("When it ends by itself; no later than the key with which it was made.")),
     "revoked_at": maybe(moment("When it was revoked.")),
 }
 SHAPES["Key"] = fields("An API key without its secret, which nobody has any more.", KEY)
 SHAPES["Keys"] = fields("The caller's keys.", {"keys": many("Newest first.", ref("Key"))})
+SHAPES["RevokedKey"] = fields(
+    "A revoked key, and what ended with it.",
+    {
+        **KEY,
+        "also_revoked": many(
+            "The keys that were made with it, and with those, and had not ended before.",
+            ident("key", "A key."),
+        ),
+    },
+)
 SHAPES["NewKey"] = fields(
     "A new API key.",
     {**KEY, "api_key": text("The secret, in this answer only.", pattern="^titen_sk_[A-Za-z0-9_-]{43}$")},

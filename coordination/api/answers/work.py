@@ -79,6 +79,11 @@ SHAPES["Task"] = fields(
     },
     optional=["payload", "secret_refs", "result", "evidence", "last_error"],
 )
+SHAPES["CancelledTask"] = fields(
+    "The task as `GET` shows it to this key. Without `tasks:read`: its id, its status and when it ended.",
+    SHAPES["Task"]["properties"],
+    optional=[name for name in SHAPES["Task"]["properties"] if name not in ("id", "status", "finished_at")],
+)
 SHAPES["Standing"] = fields(
     "Who may advance the task now.",
     {
@@ -200,6 +205,11 @@ SHAPES["Comment"] = fields(
         "answer": maybe(ref("Answer")),
         "created_at": moment("When it was written."),
     },
+)
+SHAPES["AnsweredComment"] = fields(
+    "The question with its answer. Without `tasks:read`: the answer, not what was asked.",
+    SHAPES["Comment"]["properties"],
+    optional=["run_id", "author_id", "author", "body", "created_at"],
 )
 SHAPES["Comments"] = fields(
     "The comments of a task.", {"comments": many("The latest 200, oldest first.", ref("Comment"))}
