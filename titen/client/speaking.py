@@ -45,7 +45,10 @@ class Speaking:
         expected_version: int | None = None,
     ) -> Checkpoint:
         """Keep state for whoever goes on with this task: `context["checkpoint"]` of the next run. `state` is
-        JSON; the subject is the task unless another is named. See `Titen.checkpoint`."""
+        JSON; the subject is the task unless another is named. See `Titen.checkpoint`.
+
+        The versions of all holders of the task are one line: `expected_version` of the first write is the
+        `version` in this run's context, whoever wrote that."""
         wish = given(subject_id=subject_id, expected_version=expected_version)
         return cast(Checkpoint, self._write("/v1/checkpoints", {"state": state, "kind": kind, **wish}))
 
