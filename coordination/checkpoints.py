@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from titen.api.ids import public_id, read_id
 from titen.errors import Refused, invalid, not_found
@@ -14,11 +14,12 @@ from titen.errors import Refused, invalid, not_found
 from .callers import Caller
 from .comments import refuse_unless_holder
 from .database import fetch_all
+from .fitting import json_bytes
 from .leases import renew_human
 from .locks import hold_task
 from .models import Checkpoint, CheckpointVersion, Run, Task
 from .reading import UNEXPIRED, readable_versions
-from .versions import WORK, add_version, weigh
+from .versions import STATE_LIMIT_BYTES, WORK, add_version, weigh
 
 
 def write(
@@ -113,23 +114,36 @@ def keep(checkpoint_ids: Iterable[UUID]) -> None:
 
 def left_by(runs: Iterable[UUID]) -> dict[UUID, Any]:
     """The state of the newest unexpired version that was written under each of these runs, if any."""
-    written = CheckpointVersion.objects.filter(
-        run__in=list(runs), checkpoint__in=Checkpoint.objects.filter(UNEXPIRED)
-    )
-    newest = written.order_by("run_id", "-created_at", "-version").distinct("run_id")
-    return {version.run_id: version.state for version in newest if version.run_id}
+    return {run: version.state for run, version in _newest_of_each(_unexpired(), runs).items()}
+
+
+def measured_of(runs: Iterable[UUID]) -> dict[UUID, CheckpointVersion]:
+    """The same versions without their states; `bytes` is how long each is."""
+    return _newest_of_each(_measured(), runs)
 
 
 def newest_of_task(task_id: UUID) -> CheckpointVersion | None:
-    """The newest unexpired version that a holder of the task wrote under its lease."""
-    return (
-        CheckpointVersion.objects.filter(
-            run__task=task_id, checkpoint__in=Checkpoint.objects.filter(UNEXPIRED)
-        )
-        .select_related("checkpoint__principal")
-        .order_by("-created_at", "-version")
-        .first()
-    )
+    """The newest unexpired version that a holder of the task wrote under its lease, measured."""
+    written = _measured().filter(run__task=task_id).select_related("checkpoint__principal")
+    return written.order_by("-created_at", "-version").first()
+
+
+def _unexpired() -> QuerySet[CheckpointVersion]:
+    return CheckpointVersion.objects.filter(checkpoint__in=Checkpoint.objects.filter(UNEXPIRED))
+
+
+def _measured() -> QuerySet[CheckpointVersion]:
+    size = json_bytes("state", F("state"), most=2 * STATE_LIMIT_BYTES)
+    measured: QuerySet[CheckpointVersion] = _unexpired().defer("state").annotate(bytes=size)
+    return measured
+
+
+def _newest_of_each(
+    found: QuerySet[CheckpointVersion], runs: Iterable[UUID]
+) -> dict[UUID, CheckpointVersion]:
+    written = found.filter(run__in=list(runs))
+    newest = written.order_by("run_id", "-created_at", "-version").distinct("run_id")
+    return {version.run_id: version for version in newest if version.run_id}
 
 
 _KEEP = """

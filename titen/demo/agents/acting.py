@@ -15,7 +15,8 @@ type Happened = Callable[[EffectRecord], bool]
 def settle(titen: Titen, run: Run, happened: Happened) -> None:
     """Look into what an earlier attempt left unknown, and say what came of it: completion waits for that."""
     for effect in run.context.get("effects", []):
-        _tell(titen, effect, happened)
+        if effect["status"] == "unknown":
+            _tell(titen, effect, happened)
 
 
 def find_out(titen: Titen, run: Run, effect_id: str, happened: Happened) -> EffectRecord:
