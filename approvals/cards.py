@@ -12,7 +12,7 @@ from django.db.models.functions import Cast, Length
 from django.utils.safestring import SafeString
 
 from coordination.locks import clock
-from coordination.models import Organization, Principal, Role
+from coordination.models import LONG_COLUMNS, Organization, Principal, Role
 from coordination.models.fields import ClockNow
 from coordination.participants import Card
 from titen.api.ids import maybe_id, public_id
@@ -102,7 +102,8 @@ def task_cards(task_id: UUID) -> list[Card]:
 
 def make(found: QuerySet[Approval]) -> list[Card]:
     """Cards of the approvals of one organization, in their order, as they stand now."""
-    rows = list(with_action(found).select_related("task", "requested_by", "decided_by_user", "organization"))
+    cards = with_action(found).select_related("task", "requested_by", "decided_by_user", "organization")
+    rows = list(cards.defer(*(f"task__{name}" for name in LONG_COLUMNS)))
     now, barred = clock(), owners_barred(rows)
     return [_card(row, now, barred.get(row.pk, "")) for row in rows]
 

@@ -24,6 +24,16 @@ from .requests import policy_denied
 
 VERB = "authorize"
 
+# What to do about a key that was used for the same action, by what came of it.
+_OF_A_USED_KEY = {
+    EffectStatus.AUTHORIZED: "Report its outcome; authorize another attempt with a new effect_key.",
+    EffectStatus.UNKNOWN: "Find out whether it happened. Then its maker reports the outcome or a human reconciles it:"
+    " if it succeeded, this request answers that it is done.",
+    EffectStatus.FAILED: "It did not happen. Authorize another attempt with a new effect_key.",
+    EffectStatus.COMPENSATED: "It was undone. Authorize another attempt with a new effect_key.",
+}
+_OF_ANOTHER_ACTION = "Authorize a different action with a new effect_key; to repeat the earlier one, send it exactly as it was."
+
 
 def authorize(
     caller: Caller,
@@ -49,6 +59,10 @@ def authorize(
     verdict = policy.judge(Principal.objects.get(pk=caller.principal_id), action)
     attempt = Attempt(caller, ground, epoch, action, effect_key, approval_id, verdict)
     try:
+        _refuse_unless_it_stands(attempt, at)
+        done = _done_already(attempt)
+        if done is not None:
+            return done
         grant = _judge(attempt, approvals, at)
     except Refused as refused:
         # The row of the attempt says more than the trace.
@@ -89,8 +103,6 @@ def _hold(organization_id: UUID, run_id: UUID | None, lease_id: UUID | None) -> 
 def _judge(attempt: Attempt, approvals: list[Approval], at: datetime) -> Approval | None:
     """The grant that the attempt uses up, None where it needs none; or its refusal, the first that is true."""
     caller, ground, verdict = attempt.caller, attempt.ground, attempt.verdict
-    _refuse_unless_it_stands(attempt, at)
-    _refuse_used_key(attempt)
     if verdict.decision == Decision.DENY:
         raise policy_denied(verdict)
     no = grants.denial(
@@ -125,18 +137,27 @@ def _refuse_unless_it_stands(attempt: Attempt, at: datetime) -> None:
     raise standing.judge(row, epoch, VERB, rules=standing.OF_A_LEASE)
 
 
-def _refuse_used_key(attempt: Attempt) -> None:
+def _done_already(attempt: Attempt) -> Effect | None:
+    """The effect that succeeded under this key for exactly this action; None for a new key, else `CONFLICT`."""
     used = Effect.objects.filter(
         resource_id=attempt.ground.lease.resource_id, effect_key=attempt.effect_key
     ).exclude(status=EffectStatus.REFUSED)
     effect = used.first()
-    if effect is not None:
-        raise Refused(
-            "CONFLICT",
-            f"This effect_key was used by an effect that is {effect.status}. Report the outcome of that one;"
-            " another attempt needs a key of its own.",
-            details={"effect_id": public_id("eff", effect.pk), "state": effect.status},
-        )
+    if effect is None:
+        return None
+    same = effect.action_digest == attempt.action.digest
+    if same and effect.status == EffectStatus.SUCCEEDED:
+        return effect
+    details = {"effect_id": public_id("eff", effect.pk), "state": effect.status}
+    if not same:
+        details |= {"used_for": effect.action_digest, "sent": attempt.action.digest}
+    what = "this action" if same else "another action"
+    next_step = _OF_A_USED_KEY[EffectStatus(effect.status)] if same else _OF_ANOTHER_ACTION
+    raise Refused(
+        "CONFLICT",
+        f"This effect_key was used for {what}, and that effect is {effect.status}. {next_step}",
+        details=details,
+    )
 
 
 def _grant(attempt: Attempt, approvals: list[Approval], at: datetime) -> Approval:

@@ -1,16 +1,16 @@
 """What approvals add to the moves of coordination."""
 
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
 from coordination import events
+from coordination.fitting import Part
 from coordination.models import Task
 from coordination.models.fields import ClockNow
 from coordination.participants import Card
 
-from . import cards, effect_cards, grants, outcomes, pages_fragments
-from .models import DECIDED, Approval, ApprovalStatus, Effect
-from .shapes import approval_json, effect_json, with_reports
+from . import cards, context, effect_cards, grants, outcomes, pages_fragments
+from .models import Approval, ApprovalStatus
 
 
 class ApprovalsParticipant:
@@ -39,23 +39,13 @@ class ApprovalsParticipant:
         """What the run attempted and nobody reported is unknown."""
         outcomes.run_ended(run_ids)
 
-    def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
-        """The ended approvals of the run's task, oldest first."""
-        ended = (
-            Approval.objects.filter(task_id=task_id)
-            .exclude(status=ApprovalStatus.PENDING)
-            .order_by("ended_at")
-        )
-        return {"resolved_approvals": [approval_json(approval) for approval in ended]}
+    def heartbeat(self, task_id: UUID, since: datetime, until: datetime) -> dict[str, Part]:
+        """The approvals of the run's task that ended in this time."""
+        return {"resolved_approvals": context.resolved(task_id, since, until)}
 
-    def context(self, task: Task) -> dict[str, Any]:
-        """Decided approvals, and effects whose outcome is not known, for whoever works on the task next."""
-        decided = Approval.objects.filter(task=task, status__in=DECIDED).order_by("ended_at")
-        open_ones = with_reports(Effect.objects.filter(task=task, status__in=outcomes.OPEN)).order_by("pk")
-        return {
-            "approvals": [approval_json(approval) for approval in decided],
-            "effects": [effect_json(effect, private=True) for effect in open_ones],
-        }
+    def context(self, task: Task) -> dict[str, Part]:
+        """Decided approvals and effects, for whoever works on the task next."""
+        return {"approvals": context.decided(task.pk), "effects": context.effects(task.pk)}
 
     def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:
         """The pending approvals."""

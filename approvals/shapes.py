@@ -48,6 +48,25 @@ def approval_json(approval: Approval, *, expired: bool = False, private: bool = 
     }
 
 
+def resolved_json(approval: Approval) -> dict[str, Any]:
+    """How an approval ended, for a heartbeat: `href` has the rest."""
+    pending = approval.status == ApprovalStatus.PENDING
+    status = ApprovalStatus.EXPIRED if pending else ApprovalStatus(approval.status)
+    printed = public_id("appr", approval.pk)
+    return {
+        "id": printed,
+        "status": str(status),
+        "action_digest": approval.action_digest,
+        "decision": approval.decision,
+        "granted": approval.granted,
+        "final": approval.granted is False and approval.denial_lifted_at is None,
+        "fallback": approval.on_expiry if status == ApprovalStatus.EXPIRED else None,
+        "reason": approval.reason,
+        "ended_at": stamp(approval.expires_at if pending else approval.ended_at),
+        "href": f"/v1/approvals/{printed}",
+    }
+
+
 def effect_json(effect: Effect, *, private: bool) -> dict[str, Any]:
     """An effect with its reports, best fetched by `with_reports`. Not `private`: without the action's arguments."""
     reports = list(effect.reports.all())

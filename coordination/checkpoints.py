@@ -6,19 +6,20 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
-from titen.api.ids import public_id
-from titen.errors import invalid, not_found
+from titen.api.ids import public_id, read_id
+from titen.errors import Refused, invalid, not_found
 
 from .callers import Caller
 from .comments import refuse_unless_holder
 from .database import fetch_all
+from .fitting import json_bytes
 from .leases import renew_human
 from .locks import hold_task
-from .models import Checkpoint, CheckpointVersion, Run
+from .models import Checkpoint, CheckpointVersion, Run, Task
 from .reading import UNEXPIRED, readable_versions
-from .versions import WORK, add_version, weigh
+from .versions import STATE_LIMIT_BYTES, WORK, add_version, weigh
 
 
 def write(
@@ -35,8 +36,9 @@ def write(
     """Write the caller's next version about a subject. A state that equals the last one is a version too.
 
     With `run_id` and `epoch` it is the holder's word about the run's task, whose id is the subject unless
-    another is named: one that has lost its lease is refused; one in jeopardy is not. `options` are
-    `expected_version`, `expires_at` and `expires_in_seconds`. `field` is what a refusal calls the state.
+    another is named: one that has lost its lease is refused; one in jeopardy is not. Nobody else writes
+    about a task: `NOT_HOLDER`. `options` are `expected_version`, `expires_at` and `expires_in_seconds`.
+    `field` is what a refusal calls the state.
     """
     state_hash = weigh(state, field=field)
     run = None
@@ -50,6 +52,7 @@ def write(
         subject_id = subject_id or public_id("task", run.task_id)
     if subject_id is None:
         raise invalid("subject_id", "is needed, unless run_id and epoch say which task it is about.")
+    _refuse_unheld_task(caller, subject_id, run)
     return add_version(
         caller.organization_id,
         caller.principal_id,
@@ -60,6 +63,20 @@ def write(
         run=run,
         **options,
     )
+
+
+def _refuse_unheld_task(caller: Caller, subject_id: str, run: Run | None) -> None:
+    """Refuse a subject that is a task of the organization, unless it is the one that the run holds."""
+    named = read_id("task", subject_id)
+    if named is None or (run is not None and run.task_id == named):
+        return
+    if Task.objects.filter(pk=named, organization_id=caller.organization_id).exists():
+        raise Refused(
+            "NOT_HOLDER",
+            "A checkpoint about a task is its holder's. Send the run_id and epoch of your claim of this task, or"
+            " name another subject_id.",
+            details={"task_id": subject_id},
+        )
 
 
 def look_for(caller: Caller, checkpoint_id: UUID, version: int | None = None) -> CheckpointVersion | None:
@@ -97,23 +114,36 @@ def keep(checkpoint_ids: Iterable[UUID]) -> None:
 
 def left_by(runs: Iterable[UUID]) -> dict[UUID, Any]:
     """The state of the newest unexpired version that was written under each of these runs, if any."""
-    written = CheckpointVersion.objects.filter(
-        run__in=list(runs), checkpoint__in=Checkpoint.objects.filter(UNEXPIRED)
-    )
-    newest = written.order_by("run_id", "-created_at", "-version").distinct("run_id")
-    return {version.run_id: version.state for version in newest if version.run_id}
+    return {run: version.state for run, version in _newest_of_each(_unexpired(), runs).items()}
+
+
+def measured_of(runs: Iterable[UUID]) -> dict[UUID, CheckpointVersion]:
+    """The same versions without their states; `bytes` is how long each is."""
+    return _newest_of_each(_measured(), runs)
 
 
 def newest_of_task(task_id: UUID) -> CheckpointVersion | None:
-    """The newest unexpired version that a holder of the task wrote under its lease."""
-    return (
-        CheckpointVersion.objects.filter(
-            run__task=task_id, checkpoint__in=Checkpoint.objects.filter(UNEXPIRED)
-        )
-        .select_related("checkpoint__principal")
-        .order_by("-created_at", "-version")
-        .first()
-    )
+    """The newest unexpired version that a holder of the task wrote under its lease, measured."""
+    written = _measured().filter(run__task=task_id).select_related("checkpoint__principal")
+    return written.order_by("-created_at", "-version").first()
+
+
+def _unexpired() -> QuerySet[CheckpointVersion]:
+    return CheckpointVersion.objects.filter(checkpoint__in=Checkpoint.objects.filter(UNEXPIRED))
+
+
+def _measured() -> QuerySet[CheckpointVersion]:
+    size = json_bytes("state", F("state"), most=2 * STATE_LIMIT_BYTES)
+    measured: QuerySet[CheckpointVersion] = _unexpired().defer("state").annotate(bytes=size)
+    return measured
+
+
+def _newest_of_each(
+    found: QuerySet[CheckpointVersion], runs: Iterable[UUID]
+) -> dict[UUID, CheckpointVersion]:
+    written = found.filter(run__in=list(runs))
+    newest = written.order_by("run_id", "-created_at", "-version").distinct("run_id")
+    return {version.run_id: version for version in newest if version.run_id}
 
 
 _KEEP = """
@@ -122,18 +152,22 @@ SELECT id FROM coordination_checkpoint WHERE id = ANY (%(ids)s::uuid[]) ORDER BY
 # How many checkpoints one transaction of the clean-up looks at.
 BATCH = 500
 
+# A version of `c` that so many newer ones of the same checkpoint follow. The numbers of a task's checkpoint
+# have gaps where other holders wrote, so they are counted; the first condition only spares the count.
+_OLD = """v.version <= c.version - %(kept)s::int AND %(kept)s::int <= (
+    SELECT count(*) FROM coordination_checkpointversion w WHERE w.checkpoint_id = c.id AND w.version > v.version)"""
+
 _TOO_MANY = f"""
 SELECT c.id FROM coordination_checkpoint c
 WHERE c.id > %(after)s AND (c.expires_at <= clock_timestamp() OR EXISTS (
-    SELECT FROM coordination_checkpointversion v
-    WHERE v.checkpoint_id = c.id AND v.version <= c.version - %(kept)s::int))
+    SELECT FROM coordination_checkpointversion v WHERE v.checkpoint_id = c.id AND {_OLD}))
 ORDER BY c.id LIMIT {BATCH} FOR UPDATE OF c SKIP LOCKED"""
 
 # A version stays while a pack or a live handoff pins it.
-_DROP_VERSIONS = """
+_DROP_VERSIONS = f"""
 DELETE FROM coordination_checkpointversion v USING coordination_checkpoint c
 WHERE c.id = ANY (%(ids)s::uuid[]) AND v.checkpoint_id = c.id
-    AND (c.expires_at <= clock_timestamp() OR v.version <= c.version - %(kept)s::int)
+    AND (c.expires_at <= clock_timestamp() OR {_OLD})
     AND NOT EXISTS (SELECT FROM coordination_contextitem i WHERE i.target_id = c.id AND i.version = v.version)
     AND NOT EXISTS (SELECT FROM coordination_handoff h
         WHERE h.checkpoint_id = c.id AND h.checkpoint_version = v.version

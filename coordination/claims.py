@@ -185,9 +185,9 @@ def waits_for(task: Task, *, now: Any = None, principal_id: UUID | None = None) 
     for blocker in Blocker.objects.filter(task=task, closed_at=None):
         waits.append({"kind": blocker.kind, "sentence": blocker.sentence, "since": stamp(blocker.opened_at)})
     if task.status in ("todo", "blocked") and task.open_dependencies:
-        for dependency in TaskDependency.objects.filter(task=task, satisfied_at=None).select_related(
-            "depends_on"
-        ):
+        names = ("depends_on__title", "depends_on__status")
+        open_ones = TaskDependency.objects.filter(task=task, satisfied_at=None)
+        for dependency in open_ones.select_related("depends_on").only(*names):
             other = dependency.depends_on
             waits.append(
                 {

@@ -6,19 +6,23 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import F
 
 from titen.api.ids import maybe_id, public_id
 from titen.errors import invalid, not_found
 
 from . import checkpoints, events
 from .callers import Caller
+from .fitting import json_bytes
 from .locks import clock
-from .models import Comment, ContextItem, ContextItemKind, ContextPack, Run, Task
+from .models import LONG_COLUMNS, Comment, ContextItem, ContextItemKind, ContextPack, Run, Task
 from .reading import may_read_context, may_read_task, readable_versions
 from .shapes import checkpoint_json, comment_json, run_json, size_of, task_json
 from .times import stamp
 
 LIMIT_BYTES = 256 * 1024
+# In place of what was not read.
+TOO_LONG: dict[str, Any] = {}
 # kind -> (the prefix of its ids, the scope that a key needs to read one, where it can be read alone)
 KINDS = {
     ContextItemKind.TASK: ("task", "tasks:read", "/v1/tasks/{id}"),
@@ -129,15 +133,16 @@ def resolve(caller: Caller, pack: ContextPack) -> dict[str, Any]:
     items = []
     for item in pack.items.order_by("number"):
         named = item_json(item)
-        content = _content(caller, ContextItemKind(item.kind), item.target_id, item.version)
+        kind = ContextItemKind(item.kind)
+        content = _content(caller, kind, item.target_id, item.version, most=left)
         if content is None:
             named["readable"] = False
         else:
             whole = {**named, "readable": True, "content": content}
-            _, _, href = KINDS[ContextItemKind(item.kind)]
+            _, _, href = KINDS[kind]
             link = href.format(**{**content, **named})
             cut = {**named, "readable": True, "content": None, "truncated": True, "href": link}
-            named = whole if size_of(whole) <= left else cut
+            named = cut if content is TOO_LONG or size_of(whole) > left else whole
         left -= size_of(named)
         items.append(named)
     return {**shown, "items": items}
@@ -149,24 +154,49 @@ def _has_scope(caller: Caller, kind: ContextItemKind) -> bool:
 
 
 def _content(
-    caller: Caller, kind: ContextItemKind, target_id: UUID, version: int | None = None
+    caller: Caller,
+    kind: ContextItemKind,
+    target_id: UUID,
+    version: int | None = None,
+    *,
+    most: int = LIMIT_BYTES,
 ) -> dict[str, Any] | None:
-    """What the API shows this caller of a thing; None where that is nothing."""
+    """What the API shows this caller of a thing; None where that is nothing.
+
+    `TOO_LONG` for a task or a checkpoint of more than `most` bytes, which is then not read.
+    """
     if not _has_scope(caller, kind):
         return None
     mine = {"pk": target_id, "organization_id": caller.organization_id}
     if kind == ContextItemKind.TASK:
-        task = Task.objects.filter(**mine).select_related("profile").first()
-        return None if task is None else task_json(task, private=may_read_task(caller, task))
+        return _task(caller, mine, most)
     if kind == ContextItemKind.RUN:
-        run = Run.objects.filter(**mine).select_related("lease", "principal", "task").first()
+        runs = Run.objects.select_related("lease", "principal", "task")
+        run = runs.defer(*(f"task__{name}" for name in LONG_COLUMNS)).filter(**mine).first()
         return None if run is None else _run(caller, run)
     if kind == ContextItemKind.COMMENT:
         comment = Comment.objects.filter(**mine).select_related("author", "answered_by").first()
         return None if comment is None else comment_json(comment)
     pinned = readable_versions(caller).filter(checkpoint=target_id, version=version or 0)
-    found = pinned.select_related("checkpoint__principal", "run").first()
-    return None if found is None else checkpoint_json(found, state=True)
+    measured = pinned.defer("state").annotate(bytes=json_bytes("state", F("state"), most=LIMIT_BYTES))
+    found = measured.select_related("checkpoint__principal", "run").first()
+    if found is None:
+        return None
+    return TOO_LONG if found.bytes > most else checkpoint_json(found, state=True)
+
+
+def _task(caller: Caller, mine: dict[str, Any], most: int) -> dict[str, Any] | None:
+    sizes = {f"{name}_bytes": json_bytes(name, F(name), most=LIMIT_BYTES) for name in LONG_COLUMNS}
+    found = Task.objects.filter(**mine).select_related("profile").defer(*LONG_COLUMNS)
+    task = found.annotate(**sizes).first()
+    if task is None:
+        return None
+    private = may_read_task(caller, task)
+    if private:
+        if sum(getattr(task, name) or 0 for name in sizes) > most:
+            return TOO_LONG
+        task.refresh_from_db(fields=LONG_COLUMNS)
+    return task_json(task, private=private)
 
 
 def _run(caller: Caller, run: Run) -> dict[str, Any]:

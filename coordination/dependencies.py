@@ -8,7 +8,7 @@ from titen.errors import invalid
 
 from . import blockers
 from .locks import Held, hold_task
-from .models import Blocker, BlockerKind, Task, TaskDependency, TaskStatus
+from .models import LONG_COLUMNS, Blocker, BlockerKind, Task, TaskDependency, TaskStatus
 from .models.fields import ClockNow
 from .transitions import OPEN
 
@@ -19,6 +19,7 @@ def hold_named(organization_id: UUID, ids: list[UUID]) -> list[Task]:
         return []
     found = list(
         Task.objects.select_for_update(no_key=True)
+        .defer(*LONG_COLUMNS)
         .filter(organization_id=organization_id, pk__in=ids)
         .order_by("pk")
     )
@@ -50,7 +51,9 @@ def _dependents(task: Task, *, satisfied: bool) -> list[Task]:
     pass over one that becomes open while we wait.
     """
     ids = TaskDependency.objects.filter(depends_on=task, satisfied_at__isnull=not satisfied).values("task_id")
-    locked = Task.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
+    locked = (
+        Task.objects.select_for_update(no_key=True).defer(*LONG_COLUMNS).filter(pk__in=ids).order_by("pk")
+    )
     return [other for other in locked if other.status in OPEN]
 
 

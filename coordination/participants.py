@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from .fitting import Part
 from .models import Task
 
 
@@ -39,10 +40,10 @@ class Participant(Protocol):
     def run_ended(self, run_ids: list[UUID]) -> None:
         """These runs ended in any way but success, with effects that have no outcome; their tasks are locked."""
 
-    def heartbeat(self, run_id: UUID, task_id: UUID) -> dict[str, Any]:
-        """Parts of the heartbeat's answer, for a run that has asked something."""
+    def heartbeat(self, task_id: UUID, since: datetime, until: datetime) -> dict[str, Part]:
+        """Parts of the heartbeat's answer, for a run that has asked something: what ended in this time."""
 
-    def context(self, task: Task) -> dict[str, Any]:
+    def context(self, task: Task) -> dict[str, Part]:
         """Parts of the working context of a task."""
 
     def needs_you(self, organization_id: UUID, limit: int) -> tuple[list[Card], int]:

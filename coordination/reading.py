@@ -1,8 +1,8 @@
 """Who may read what inside an organization: the one place that says so.
 
 A key with `tasks:read` sees tasks, runs and comments. Payloads, results, checkpoints and contexts are for
-the current holder, the author, the task's creator, the target of a live handoff, and humans. Scopes are
-the doors' business.
+the current holder, the author, the task's creator, the target of a live handoff, and humans. The holder of
+a task may read the results of what it waited for. Scopes are the doors' business.
 """
 
 from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
@@ -20,11 +20,14 @@ from .models import (
     Run,
     RunStatus,
     Task,
+    TaskDependency,
 )
 from .models.fields import ClockNow
 
 # A handoff that opens what it names: pending and not run out, or accepted.
 LIVE_HANDOFF = Q(status=HandoffStatus.ACCEPTED) | Q(status=HandoffStatus.PENDING, expires_at__gt=ClockNow())
+# Of a run: it is open under a live lease.
+HELD = Q(ended_at=None, lease__expires_at__gt=ClockNow())
 # Of a checkpoint: it has no end, or none yet.
 UNEXPIRED = Q(expires_at=None) | Q(expires_at__gt=ClockNow())
 
@@ -40,13 +43,26 @@ def readable_tasks(caller: Caller) -> QuerySet[Task]:
     if caller.is_human:
         return tasks
     of_it = Run.objects.filter(task=OuterRef("pk"), principal_id=caller.principal_id)
-    holds = Q(ended_at=None, lease__expires_at__gt=ClockNow())
     wrote_the_result = Q(status=RunStatus.SUCCEEDED)
     return tasks.filter(
         Q(created_by_id=caller.principal_id)
-        | Exists(of_it.filter(holds | wrote_the_result))
+        | Exists(of_it.filter(HELD | wrote_the_result))
         | Exists(handed_to(caller).filter(task=OuterRef("pk")))
     )
+
+
+def readable_results(caller: Caller) -> QuerySet[Task]:
+    """The tasks whose results the caller may read: those that it may read, and what a task waited for that it
+    holds now. Of the latter it may read nothing else."""
+    mine = Run.objects.filter(HELD, principal_id=caller.principal_id)
+    waited = TaskDependency.objects.filter(depends_on=OuterRef("pk"), task__in=mine.values("task"))
+    tasks = Task.objects.filter(organization_id=caller.organization_id)
+    return tasks.filter(Exists(readable_tasks(caller).filter(pk=OuterRef("pk"))) | Exists(waited))
+
+
+def holds_task(caller: Caller, task: Task) -> bool:
+    """True while the caller holds the task under a live lease."""
+    return Run.objects.filter(HELD, task=task, principal_id=caller.principal_id).exists()
 
 
 def may_read_task(caller: Caller, task: Task) -> bool:

@@ -1,6 +1,7 @@
 """What the holder of a run does: heartbeat, complete, fail, release; and why it is refused."""
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,12 +11,15 @@ from django.db import OperationalError, connection, transaction
 from titen.api.ids import public_id
 from titen.errors import Refused, invalid
 
-from . import endings, events, participants, standing, statements
+from . import endings, events, news, participants, standing, statements
 from .callers import Credential
 from .claims import check_ttl, claim
 from .database import Row, fetch, fetch_all
-from .models import Comment, Run
+from .models import Run
 from .versions import WORK, add_version, weigh
+
+# A printed time is that much off at most.
+PRINTED_WITHIN = timedelta(milliseconds=1)
 
 _SATISFY = """
 WITH freed AS (
@@ -37,11 +41,13 @@ def heartbeat(
     progress: int | None = None,
     status: str | None = None,
     ttl_seconds: int | None = None,
+    since: datetime | None = None,
 ) -> Row:
     """Renew the lease of a run and note its progress (0-100) and status line.
 
-    Returns the renewed lease with `directives`, `resolved_approvals` and `answers`. After the lease's
-    expiry it is refused, even if nobody took over.
+    Returns the renewed lease with `directives`, and the `resolved_approvals` and `answers` since the run's
+    last heartbeat, or since an earlier moment: the one of the last answer that the caller has received.
+    After the lease's expiry it is refused, even if nobody took over.
     """
     params = {
         **credential.params,
@@ -56,15 +62,12 @@ def heartbeat(
     if row is None:
         raise refusal(credential, run_id, epoch, "heartbeat")
     row["directives"] = ["pause"] if row["pause_requested_at"] else []
-    row.update(resolved_approvals=[], answers=[])
+    row.update(resolved_approvals=[], answers=[], truncated=[], more={})
     if row["has_asked"]:
-        row["answers"] = list(
-            Comment.objects.filter(task_id=row["task_id"], blocking=True, answered_at__isnull=False)
-            .select_related("author", "answered_by")
-            .order_by("answered_at")
-        )
-        for participant in participants.everyone():
-            row.update(participant.heartbeat(row["run_id"], row["task_id"]))
+        # Whoever decides or answers holds the lease's row until the commit, as this does: what is not older
+        # than the last renewal was not told then.
+        told = row["previous_at"] if since is None else since - PRINTED_WITHIN
+        row.update(news.since(row["task_id"], told, until=row["server_time"]))
     return row
 
 

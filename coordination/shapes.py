@@ -55,6 +55,7 @@ def claim_json(row: Row, context: dict[str, Any], *, sequencer: str) -> dict[str
             "max_attempts": row["max_attempts"],
             "created_at": stamp(row["created_at"]),
             "not_before": stamp(row["not_before"]),
+            "depends_on": [other["task_id"] for other in context.get("dependencies", ())],
         },
         "run": {
             "id": public_id("run", row["run_id"]),
@@ -98,8 +99,8 @@ def ended_json(row: Row) -> dict[str, Any]:
     }
 
 
-def task_json(task: Task, *, private: bool) -> dict[str, Any]:
-    """A task. `private` adds what only its holder, its creator and humans see."""
+def task_json(task: Task, *, private: bool, result: bool = False) -> dict[str, Any]:
+    """A task. `private` adds what only its holder, its creator and humans see; `result` only its result."""
     shown = {
         "id": public_id("task", task.pk),
         "title": task.title,
@@ -127,6 +128,8 @@ def task_json(task: Task, *, private: bool) -> dict[str, Any]:
             evidence=task.evidence,
             last_error=task.last_error,
         )
+    elif result:
+        shown.update(result=task.result)
     return shown
 
 

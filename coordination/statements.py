@@ -229,7 +229,7 @@ def heartbeat(*, caller: str) -> str:
         ON r.organization_id = c.organization_id AND r.principal_id = c.principal_id
     WHERE r.id = %(run)s
 ), held AS MATERIALIZED (
-    SELECT l.id, l.ended_at, l.expires_at, l.epoch FROM coordination_lease l
+    SELECT l.id, l.ended_at, l.expires_at, l.epoch, l.renewed_at FROM coordination_lease l
     WHERE l.id = (SELECT lease_id FROM mine) FOR NO KEY UPDATE
 ), clock AS MATERIALIZED (
     SELECT held.*, clock_timestamp() AS at FROM held
@@ -238,7 +238,7 @@ def heartbeat(*, caller: str) -> str:
         renewal_count = l.renewal_count + 1, ttl_seconds = coalesce(%(ttl)s::int, l.ttl_seconds),
         expires_at = greatest(l.expires_at, k.at + coalesce(%(ttl)s::int, l.ttl_seconds) * interval '1 s')
     FROM clock k WHERE l.id = k.id AND k.ended_at IS NULL AND k.expires_at > k.at AND k.epoch = %(epoch)s
-    RETURNING l.id, l.epoch, l.ttl_seconds, l.expires_at, l.granted_because, k.at
+    RETURNING l.id, l.epoch, l.ttl_seconds, l.expires_at, l.granted_because, k.at, k.renewed_at AS previous_at
 ), beat AS (
     UPDATE coordination_run r SET progress = coalesce(%(progress)s::smallint, r.progress),
         status_line = coalesce(%(status)s::varchar, r.status_line)
@@ -249,6 +249,6 @@ def heartbeat(*, caller: str) -> str:
     SELECT n.id, n.at, n.expires_at, b.progress FROM renewed n CROSS JOIN beat b
 )
 SELECT c.principal_id AS caller_id, c.organization_id,
-    n.id AS lease_id, n.epoch, n.ttl_seconds, n.expires_at, n.granted_because, n.at AS server_time,
+    n.id AS lease_id, n.epoch, n.ttl_seconds, n.expires_at, n.granted_because, n.at AS server_time, n.previous_at,
     b.id AS run_id, b.task_id, b.status AS run_status, b.progress, b.status_line, b.has_asked, b.pause_requested_at
 FROM renewed n CROSS JOIN beat b CROSS JOIN caller c"""

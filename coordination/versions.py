@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import JSONNull
+from django.db.models import JSONNull, Max, Q
 
 from titen.errors import Refused
 
@@ -48,16 +48,24 @@ def add_version(
 ) -> CheckpointVersion:
     """Give a checkpoint its next version, and make the checkpoint if there is none.
 
-    `run` is the open run whose holder speaks, locked and judged by the caller of this. One that has
-    expired is as good as none for `expected_version`, but the numbers go on. `VERSION_MISMATCH` with
-    the current version and its hash.
+    `run` is the open run whose holder speaks, locked and judged by the caller of this. What the holders
+    of its task write about one subject is one line of versions: each goes on from the one before it,
+    whoever wrote that, in a checkpoint of its own. One that has expired is as good as none for
+    `expected_version`, but the numbers go on. `VERSION_MISMATCH` with the current version and its hash.
     """
     checkpoint = _hold(organization_id, principal_id, subject_id, kind)
     at = clock()
-    expired = checkpoint.expires_at is not None and checkpoint.expires_at <= at
-    current = 0 if expired else checkpoint.version
+    line = Q(checkpoint=checkpoint)
+    if run is not None:
+        # The task is locked, so no other holder writes now.
+        same = Checkpoint.objects.filter(organization_id=organization_id, subject_id=subject_id, kind=kind)
+        line |= Q(checkpoint__in=same, run__task=run.task_id)
+    unexpired = Q(checkpoint__expires_at=None) | Q(checkpoint__expires_at__gt=at)
+    versions = CheckpointVersion.objects.filter(line)
+    last = versions.aggregate(written=Max("version"), current=Max("version", filter=unexpired))
+    current = last["current"] or 0
     if expected_version is not None and expected_version != current:
-        newest = checkpoint.versions.filter(version=current).first()
+        newest = versions.filter(version=current).first()
         raise Refused(
             "VERSION_MISMATCH",
             current=current,
@@ -72,7 +80,7 @@ def add_version(
             default_seconds=settings.CHECKPOINT_MAXIMUM_SECONDS,
             longest_seconds=settings.CHECKPOINT_MAXIMUM_SECONDS,
         )
-    checkpoint.version += 1
+    checkpoint.version = max(checkpoint.version, last["written"] or 0) + 1
     checkpoint.updated_at, checkpoint.expires_at = at, ends
     if run is not None:
         checkpoint.task_id = run.task_id

@@ -20,6 +20,7 @@ from .sessions import Session
 SECRET = "xylophone"
 ARGUMENTS = {"token": SECRET, "list": [{SECRET: 1}]}
 ASKED = {"tool": "deploy", "server": None, "arguments": ARGUMENTS}
+ASKED_TOO = {"tool": "another", "server": None, "arguments": ARGUMENTS}
 DONE = {**PUBLISH, "arguments": ARGUMENTS}
 
 
@@ -121,16 +122,16 @@ def test_a_target_sees_them_no_more_once_the_offer_has_run_out(past: Past) -> No
     assert [action["arguments"] for action in past.shown_to(past.parties["target"])] == [None] * 4
 
 
-def test_the_holder_is_told_by_its_claim_and_by_its_heartbeat(past: Past) -> None:
-    """Both are its own answers: nobody else gets them."""
+def test_the_holder_is_told_by_its_claim(past: Past) -> None:
+    """That is its own answer: nobody else gets it. A heartbeat has no arguments."""
     context = past.claim["context"]
     assert [each["action"] for each in context["approvals"]] == [ASKED]
     assert [(each["action"], each["status"]) for each in context["effects"]] == [(DONE, "unknown")]
     holder = past.parties["holder"]
     beat = f"/runs/{past.claim['run']['id']}/heartbeat"
-    holder.post("/approvals", request(past.claim, {"tool": "another"}))
-    told = holder.post(beat, {"epoch": 2})["resolved_approvals"]
-    assert [each["action"] for each in told] == [ASKED]
+    holder.post(f"/approvals/{holder.post('/approvals', request(past.claim, ASKED_TOO))['id']}/cancel")
+    (told,) = holder.post(beat, {"epoch": 2})["resolved_approvals"]
+    assert (told["status"], SECRET in str(told)) == ("cancelled", False)
     past.parties["stranger"].refused("NOT_HOLDER", beat, {"epoch": 2})
 
 

@@ -64,6 +64,7 @@ def test_the_receiver_gets_what_led_to_its_run(agent: Agent, other: Agent, claim
         "context_id": None,
         "checkpoint_id": checkpoint,
         "checkpoint_version": 1,
+        "href": f"/v1/handoffs/{made['handoff_id']}",
     }
     assert claim["context"]["handoff"] == led
     context = f"/tasks/{claimed['task']['id']}/context"

@@ -2,6 +2,8 @@
 
 from approvals.models import ApprovalStatus, Decision, EffectStatus, Kind, Risk
 from approvals.options import MAX_OPTIONS
+from coordination.api.answers.holding import cut
+from coordination.api.answers.work import some
 from coordination.models import Role
 from titen.api.answers import (
     SHAPES,
@@ -135,6 +137,28 @@ SHAPES["EffectReport"] = fields(
         "reconciled_by_user_id": maybe(ident("user", "The human, when a human reported it.")),
         "created_at": moment("When it was reported."),
     },
+)
+SHAPES["ContextApproval"] = cut(
+    "An approval in a context.", SHAPES["Approval"]["properties"], "question", "context", "reason"
+)
+SHAPES["ResolvedApproval"] = cut(
+    "How an approval ended.",
+    some(
+        SHAPES["Approval"],
+        "id",
+        "status",
+        "action_digest",
+        "decision",
+        "granted",
+        "final",
+        "fallback",
+        "reason",
+        "ended_at",
+    ),
+    "reason",
+)
+SHAPES["ContextEffect"] = cut(
+    "An effect in a context.", SHAPES["Effect"]["properties"], "verdict", "note", "reports"
 )
 SHAPES["EffectPage"] = page("effects", "Effect")
 SHAPES["ApprovalPage"] = page("approvals", "Approval")

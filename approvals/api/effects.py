@@ -52,15 +52,27 @@ class EffectList(ApiView):
         found = seen_by(self.caller(request), with_reports(Effect.objects.all()), "principal")
         return Response(page(request, found, EffectFilter, _shape, "effects"))
 
-    @extend_schema(operation_id="authorize_effect", request=bodies.EffectBody, responses=ok("Effect", 201))
+    @extend_schema(
+        operation_id="authorize_effect",
+        request=bodies.EffectBody,
+        responses={**ok("Effect", 201), **ok("Effect")},
+        description="201 with an `authorized` effect, or a refusal that says why. Act only after 201, then report"
+        " the outcome. 200: exactly this action has `succeeded` under this `effect_key` already. Do not act again.",
+    )
     def post(self, request: Request) -> Response:
-        """`authorized`, or a refusal that says why. Act only after `authorized`, then report the outcome."""
+        """Authorize one effect, right before it happens."""
         self.nothing_else(request)
         caller, body = self.caller(request), self.body(request, bodies.EffectBody)
         for name, prefix in IDS.items():
             if name in body:
                 body[name] = field_id(prefix, name, body[name])
-        return self.act(request, lambda: (201, effect_json(effects.authorize(caller, **body), private=True)))
+
+        def work() -> tuple[int, Any]:
+            effect = effects.authorize(caller, **body)
+            done_already = effect.status != EffectStatus.AUTHORIZED
+            return 200 if done_already else 201, effect_json(effect, private=True)
+
+        return self.act(request, work)
 
 
 class EffectDetail(ApiView):

@@ -93,6 +93,7 @@ class HeartbeatBody(StrictSerializer):
     status = Line(required=False, allow_blank=True, max_length=200)
     ttl_seconds = ttl()
     sequencer = Flag(required=False)
+    since = Moment(required=False)
 
 
 class EndBody(StrictSerializer):

@@ -104,7 +104,9 @@ class CheckpointList(ApiView):
         parameters=[IF_MATCH, IF_NONE_MATCH],
         description="Write the next version of the caller's checkpoint about a subject: 201 for the first one,"
         " else 200. An equal state makes a new version too. With `expected_version` (0: there must be none yet)"
-        f" it is written only on top of that version. {ETAG}",
+        " it is written only on top of that version. About a task only its holder writes, with `run_id` and"
+        " `epoch`: the versions of all its holders are one line, so that the next holder goes on from the version"
+        f" in its context. {ETAG}",
     )
     def post(self, request: Request) -> Response:
         """Write the next version of the caller's checkpoint about a subject."""

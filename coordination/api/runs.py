@@ -12,7 +12,7 @@ from coordination import checkpoints, runs, sequencers
 from coordination.locks import clock
 from coordination.models import Renewal, Run, RunStatus
 from coordination.reading import may_read_task
-from coordination.shapes import comment_json, ended_json, lease_json, renewal_json, run_json
+from coordination.shapes import ended_json, lease_json, renewal_json, run_json
 from coordination.times import stamp
 from titen.api.ids import path_id, public_id
 from titen.api.schema import ok
@@ -34,7 +34,10 @@ class RunHeartbeat(HotView):
 
     @extend_schema(operation_id="heartbeat", request=bodies.HeartbeatBody, responses=ok("Heartbeat"))
     def post(self, request: Request, run_id: str) -> Response:
-        """Say that the work goes on, how far it is, and learn what was decided."""
+        """Say that the work goes on, how far it is, and learn what was decided since the last heartbeat.
+
+        When its answer was lost, send `since`: the `server_time` of the last answer that was received.
+        """
         self.nothing_else(request)
         body, run = self.body(request, bodies.HeartbeatBody), path_id("run", run_id)
         signed = body.pop("sequencer", False)
@@ -57,8 +60,7 @@ class RunHeartbeat(HotView):
                 "lease": lease,
                 "server_time": stamp(row["server_time"]),
                 "directives": row["directives"],
-                "resolved_approvals": row["resolved_approvals"],
-                "answers": [comment_json(comment) for comment in row["answers"]],
+                **{name: row[name] for name in ("resolved_approvals", "answers", "truncated", "more")},
             }
 
         return self.move(request, work)

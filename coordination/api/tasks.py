@@ -12,8 +12,8 @@ from coordination import claims, context, sequencers, tasks
 from coordination.callers import Caller
 from coordination.database import Row
 from coordination.locks import clock, current_epoch
-from coordination.models import Run, Task, TaskStatus
-from coordination.reading import may_read_task
+from coordination.models import LONG_COLUMNS, Run, Task, TaskDependency, TaskStatus
+from coordination.reading import holds_task, may_read_task, readable_results
 from coordination.shapes import certainty, claim_json, ended_task_json, task_json
 from coordination.times import stamp
 from titen.api.ids import field_id, path_id, public_id
@@ -48,7 +48,8 @@ class TaskList(ApiView):
     def get(self, request: Request) -> Response:
         """The tasks of the organization."""
         caller = self.caller(request)
-        found = Task.objects.filter(organization_id=caller.organization_id).select_related("profile")
+        tasks_of_it = Task.objects.defer(*LONG_COLUMNS).select_related("profile")
+        found = tasks_of_it.filter(organization_id=caller.organization_id)
         return Response(
             page(request, found, TaskFilter, lambda task: task_json(task, private=False), "tasks")
         )
@@ -67,7 +68,9 @@ def claim_answer(row: Row | None) -> dict[str, Any] | None:
     """A claim with its context and sequencer, or None. Only a task with a past has more context than itself."""
     if row is None:
         return None
-    gathered = context.gather(Task.objects.get(pk=row["task_id"])) if row["has_context"] else {}
+    gathered = {}
+    if row["has_context"]:
+        gathered = context.gather(Task.objects.defer(*LONG_COLUMNS).get(pk=row["task_id"]))
     return claim_json(row, gathered, sequencer=sequencers.of_task(row))
 
 
@@ -136,10 +139,15 @@ class TaskDetail(ApiView):
         self.nothing_else(request)
         caller = self.caller(request)
         task = find_task(caller, task_id)
-        shown = task_json(task, private=may_read_task(caller, task))
+        private = may_read_task(caller, task)
+        result = private or readable_results(caller).filter(pk=task.pk).exists()
+        depends_on = TaskDependency.objects.filter(task=task).order_by("pk")
         return Response(
             {
-                **shown,
+                **task_json(task, private=private, result=result),
+                "depends_on": [
+                    public_id("task", other) for other in depends_on.values_list("depends_on_id", flat=True)
+                ],
                 "epoch": current_epoch(task),
                 "standing": standing(task),
                 "waits_for": claims.waits_for(task),
@@ -154,13 +162,14 @@ class TaskContext(ApiView):
 
     @extend_schema(operation_id="get_task_context", responses=ok("Context"))
     def get(self, request: Request, task_id: str) -> Response:
-        """Payload, dependencies' results, earlier attempts, comments and decided approvals, at most 256 KiB."""
+        """Payload, dependencies' results, earlier attempts, effects and decided approvals, at most 256 KiB."""
         self.nothing_else(request)
         caller = self.caller(request)
         task = find_task(caller, task_id)
         if not may_read_task(caller, task):
             raise not_found()
-        return Response({"payload": task.payload, "secret_refs": task.secret_refs, **context.gather(task)})
+        reader = None if caller.is_human or holds_task(caller, task) else caller
+        return Response(context.gather_with_input(task, reader=reader))
 
 
 class TaskCancel(ApiView):

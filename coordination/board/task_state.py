@@ -169,12 +169,14 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
             _link(item.depends_on)
             for item in TaskDependency.objects.filter(task=task)
             .select_related("depends_on")
+            .only("depends_on__title", "depends_on__status")
             .order_by("depends_on_id")
         ),
         dependents=tuple(
             _link(item.task)
             for item in TaskDependency.objects.filter(depends_on=task)
             .select_related("task")
+            .only("task__title", "task__status")
             .order_by("task_id")[:DEPENDENTS]
         ),
         agents=tuple(

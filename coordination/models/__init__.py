@@ -11,10 +11,11 @@ from .messages import Message
 from .resources import GrantReason, Lease, LeaseEnd, Renewal, Resource
 from .runs import OPEN_RUNS, Run, RunStatus
 from .signing import SigningKey
-from .tasks import Blocker, BlockerKind, CapabilityProfile, Task, TaskDependency, TaskStatus
+from .tasks import LONG_COLUMNS, Blocker, BlockerKind, CapabilityProfile, Task, TaskDependency, TaskStatus
 from .webhooks import Delivery, DeliveryStatus, PauseReason, Webhook
 
 __all__ = [
+    "LONG_COLUMNS",
     "OPEN_RUNS",
     "ApiKey",
     "Blocker",

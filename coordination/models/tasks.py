@@ -141,6 +141,10 @@ class Task(models.Model):
         return self.title
 
 
+# Up to a megabyte each: what shows none of them does not read them (`defer`).
+LONG_COLUMNS = ("payload", "result", "evidence")
+
+
 class TaskDependency(models.Model):
     """`task` waits for `depends_on`; fixed at creation, and only existing tasks can be named."""
 

@@ -106,7 +106,7 @@ def test_the_agent_hears_one_answer(
     assert agent.post(*beat)["resolved_approvals"] == []
     at_once(two_people, lambda one: one.decide(asked, "Deny"))
     told = [agent.post(*beat)["resolved_approvals"] for _ in range(3)]
-    assert told[0] == told[1] == told[2]
+    assert told[1:] == [[], []]
     assert [(one["id"], one["decision"]) for one in told[0]] == [(asked["id"], "Deny")]
 
 

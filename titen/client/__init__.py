@@ -25,7 +25,7 @@ from .effect_errors import (
     PolicyDenied,
 )
 from .effect_shapes import Action, Approval, Decision, EffectRecord, EffectReport, Option
-from .effects import Effect
+from .effects import DoneAlready, Effect
 from .errors import (
     AlreadyCompleted,
     Conflict,
@@ -98,6 +98,7 @@ __all__ = [
     "CursorTooOld",
     "Decision",
     "DigestMismatch",
+    "DoneAlready",
     "Effect",
     "EffectRecord",
     "EffectReport",

@@ -13,7 +13,7 @@ from .effect_errors import (
     ApprovalVoid,
 )
 from .effect_shapes import Decision, Kind, Option, Risk
-from .effects import Authorizer, Effect, as_action
+from .effects import Authorizer, DoneAlready, Effect, as_action
 from .errors import Conflict, TitenError
 from .speaking import Speaking
 
@@ -54,7 +54,8 @@ class Acting(Speaking):
 
         tool, server: what acts, and where it comes from. arguments: JSON, exactly what it will be given.
         effect_key: names this act on this task, at most 200 characters; it can be used once, so that no
-        two attempts do the same thing. A refusal leaves it free.
+        two attempts do the same thing. A refusal leaves it free. When an earlier attempt has used it for
+        exactly this action and that succeeded, the answer is a `DoneAlready`: do not act again.
         kind: only ever makes policy's word stricter.
         approval: the grant to use up; any that fits, if not given.
 
@@ -89,11 +90,13 @@ class Acting(Speaking):
         on_expiry: str | None = None,
         valid_for_seconds: int | None = None,
         expires_in_seconds: int | None = None,
-    ) -> T:
+    ) -> T | DoneAlready:
         """Do something to the world as policy wants it, and return what `do(effect)` returns.
 
         It is authorized; where a human must approve it first `question` is asked, as `ask` does, and then
         it is authorized. `do` runs in the effect's block (see `Effect`). A paused task is waited for.
+        Returns a `DoneAlready`, without a question and without calling `do`, when an earlier attempt has
+        done exactly this under the same `effect_key`.
 
         Raises what `authorize` does; `ApprovalDenied`, final, with the human's `reason` in its `details`;
         `ApprovalExpired` with the `fallback` when nobody decided in time; `ApprovalVoid` when the question
@@ -124,6 +127,8 @@ class Acting(Speaking):
             )
             _refuse_unless_granted(decision)
             effect = authorized(decision)
+        if isinstance(effect, DoneAlready):
+            return effect
         with effect:
             return do(effect)
 

@@ -23,7 +23,8 @@ class CheckpointCalls(Connection):
         expected_version: int | None = None,
         expires_in_seconds: int | None = None,
     ) -> Checkpoint:
-        """Write the next version of this agent's checkpoint about a subject. `state` is JSON.
+        """Write the next version of this agent's checkpoint about a subject. `state` is JSON. About a task only
+        its holder writes, by `Run.checkpoint`; for anybody else its id as the subject raises `NotHolder`.
 
         expected_version: write only on top of this one, 0: only if there is none. Else `VersionMismatch`,
         whose `details` have `current_version` and its `state_hash`.

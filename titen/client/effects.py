@@ -78,6 +78,21 @@ class Effect:
         return self.record
 
 
+class DoneAlready(Effect):
+    """An effect that an earlier call with the same `effect_key` and action has made: it succeeded. Do not act again.
+
+    It used no grant. As a `with` block it raises `Conflict` before the block begins. `report("compensated")`
+    still says that it was undone.
+    """
+
+    def __enter__(self) -> Self:
+        raise Conflict(
+            f"{self.id} succeeded already for exactly this action, so the block did not run. Check"
+            " isinstance(effect, DoneAlready) first, and skip the act.",
+            details={"effect_id": self.id, "state": self.record["status"]},
+        )
+
+
 def as_action(
     tool: str, arguments: Mapping[str, Any] | None, server: str | None, kind: Kind | None
 ) -> Action:
@@ -123,6 +138,8 @@ class Authorizer:
             if error.retryable:
                 self._unanswered[call] = key
             raise
+        if record["status"] == "succeeded":
+            return DoneAlready(self._transport, cast(EffectRecord, record))
         effect = Effect(self._transport, cast(EffectRecord, record))
         self._refuse_late(effect)
         return effect
@@ -158,8 +175,8 @@ class EffectCalls(Connection):
         *,
         note: str = "",
     ) -> EffectRecord:
-        """Tell the outcome of one's own effect when its run is long over: what the next attempt finds as
-        `unknown` in `run.context["effects"]` and has looked into. See `Effect.report`."""
+        """Tell the outcome of one's own effect when its run is long over: what the next attempt finds with the
+        status `unknown` in `run.context["effects"]` and has looked into. See `Effect.report`."""
         return report(self._transport, id_of(effect, "id"), outcome, note)
 
 

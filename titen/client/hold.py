@@ -14,6 +14,12 @@ STATUS_LIMIT = 200
 PROGRESS_INTERVAL = 1.0
 """Seconds between two heartbeats that only report progress."""
 
+NEWS = ("resolved_approvals", "answers")
+"""What a heartbeat tells once."""
+
+NEWS_KEPT = 50
+"""Of each, for whoever heartbeats explicitly."""
+
 
 class Hold(Keeping):
     """Standing under one claim: run, epoch, clock and heartbeats. Safe for threads."""
@@ -27,6 +33,7 @@ class Hold(Keeping):
         self._notes: dict[str, Any] = {}
         self._notes_version = 0
         self._notes_accepted = 0
+        self._told: dict[str, dict[str, Any]] = {name: {} for name in NEWS}
 
     @property
     def _noted(self) -> bool:
@@ -93,7 +100,19 @@ class Hold(Keeping):
             self.lease = answer["lease"]
             self.paused = "pause" in answer.get("directives", ())
             self._notes_accepted = max(self._notes_accepted, version)
+            for name, told in self._told.items():
+                told.update((item["id"], item) for item in cast(dict[str, Any], answer).get(name, ()))
+                for oldest in list(told)[:-NEWS_KEPT]:
+                    del told[oldest]
         return answer, self.lease["ttl_seconds"]
+
+    def told(self, answer: Heartbeat) -> Heartbeat:
+        """An answer with what was told since the last call of this, in other heartbeats too."""
+        with self._changed:
+            found = {name: list(told.values()) for name, told in self._told.items()}
+            for told in self._told.values():
+                told.clear()
+        return cast(Heartbeat, {**answer, **found})
 
     def _next_due(self) -> float:
         if self._noted and not self._failures and not self._ending:

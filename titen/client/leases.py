@@ -106,7 +106,7 @@ class HeldLease:
         """Have one act authorized under this lease, right before it happens: see `Run.authorize`.
 
         Only what policy allows by itself: approvals belong to tasks, so that what needs one raises
-        `ApprovalRequired`. `effect_key` can be used once on this resource.
+        `ApprovalRequired`. `effect_key` can be used once on this resource, as there.
         """
         with self._grip.refusing():
             return self._authorizer.authorize(

@@ -92,9 +92,13 @@ class Run(Acting):
         self._require(certain=True)
 
     def heartbeat(self, *, ttl_seconds: int | None = None) -> Heartbeat:
-        """Renew now, one attempt. Needed only outside of the block, or to change the ttl."""
+        """Renew now, one attempt. Needed only outside of the block, or to change the ttl.
+
+        The answer holds what was decided and answered since the last call of this, the heartbeats of the block
+        included.
+        """
         self._require(certain=False)
-        return self._hold.beat(ttl_seconds)
+        return self._hold.told(self._hold.beat(ttl_seconds))
 
     def sequencer(self) -> str:
         """A signed statement of this lease, to send along with effects (`titen.client.fencing`). It is good

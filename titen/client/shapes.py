@@ -5,7 +5,8 @@ from typing import Any, NotRequired, TypedDict
 
 
 class Task(TypedDict):
-    """A unit of work. `status`: todo, in_progress, blocked, done, cancelled. `priority`: -100..100."""
+    """A unit of work. `status`: todo, in_progress, blocked, done, cancelled. `priority`: -100..100.
+    `depends_on`: the ids of what it waited for, of which its holder reads the `result` with `Titen.task`."""
 
     id: str
     title: str
@@ -17,6 +18,7 @@ class Task(TypedDict):
     max_attempts: int
     payload: Any
     secret_refs: list[str]
+    depends_on: NotRequired[list[str]]
 
 
 class RunInfo(TypedDict):
@@ -84,13 +86,15 @@ class Claim(TypedDict):
 
 class Heartbeat(TypedDict):
     """The answer to a heartbeat. `run` has its status and the last accepted progress; `directives`
-    may hold `pause`; the others hold what was decided and answered since."""
+    may hold `pause`; the others hold what was decided and answered since the one before, without arguments:
+    `href` says where an item is read, `more` where a list of which older items are missing."""
 
     run: dict[str, Any]
     lease: Lease
     directives: list[str]
     resolved_approvals: list[dict[str, Any]]
     answers: list[dict[str, Any]]
+    more: NotRequired[dict[str, str]]
 
 
 class Comment(TypedDict):

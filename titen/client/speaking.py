@@ -26,7 +26,8 @@ class Speaking:
 
     task: Task
     context: dict[str, Any]
-    """What earlier attempts, comments and decisions left, as claimed."""
+    """What earlier attempts, comments and decisions left, as claimed. A text that did not fit is null and named in
+    its item's `truncated`; `Titen.get(item["href"])` reads it."""
     _heard: set[str]
     _transport: Transport
     _hold: Hold
@@ -45,7 +46,10 @@ class Speaking:
         expected_version: int | None = None,
     ) -> Checkpoint:
         """Keep state for whoever goes on with this task: `context["checkpoint"]` of the next run. `state` is
-        JSON; the subject is the task unless another is named. See `Titen.checkpoint`."""
+        JSON; the subject is the task unless another is named. See `Titen.checkpoint`.
+
+        The versions of all holders of the task are one line: `expected_version` of the first write is the
+        `version` in this run's context, whoever wrote that."""
         wish = given(subject_id=subject_id, expected_version=expected_version)
         return cast(Checkpoint, self._write("/v1/checkpoints", {"state": state, "kind": kind, **wish}))
 
@@ -154,16 +158,27 @@ class Speaking:
         """What a human decided on the same for an earlier attempt, the newest, unless this run has it."""
         for approval in reversed(self.context.get("approvals", [])):
             fresh = approval["status"] == "decided" and approval["id"] not in self._heard
-            if fresh and _same(approval, asked):
-                return Decision.of(approval)
+            if fresh and _may_be_same(approval, asked):
+                whole = self._whole(approval)
+                if _same(whole, asked):
+                    return Decision.of(whole)
         return None
 
     def _answered_before(self, text: str) -> Answer | None:
         for comment in self.context.get("comments", []):
-            answered = comment["answer"] is not None and comment["id"] not in self._heard
-            if answered and comment["body"] == text:
-                return Answer(comment["id"], comment["answer"], comment["answered_by"])
+            if not comment["blocking"] or comment["answered_by"] is None or comment["id"] in self._heard:
+                continue
+            body, answer = comment["body"], comment["answer"]
+            if body in (None, text) and "truncated" in comment:
+                whole = self._whole(comment)
+                body, answer = whole["body"], whole["answer"]["body"]
+            if body == text:
+                return Answer(comment["id"], answer, comment["answered_by"])
         return None
+
+    def _whole(self, item: dict[str, Any]) -> Any:
+        """An item of the context; where long texts were left out of it, as it is read at its link."""
+        return self._transport.call("GET", item["href"]) if "truncated" in item else item
 
     def _request(self, body: Mapping[str, Any]) -> Any:
         try:
@@ -193,6 +208,14 @@ class Speaking:
         if not self._entered:
             raise RuntimeError("Enter the run before asking: only its block heartbeats while it waits.")
         return Asking(self._transport, self.task["id"], lambda: self._hold, self._resume)
+
+
+def _may_be_same(approval: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """False where it is about something else, whatever was left out of it for want of room."""
+    action = approval.get("action")
+    if "action" not in asked or action is None:
+        return "action" not in asked and action is None
+    return bool(action["tool"] == asked["action"]["tool"])
 
 
 def _same(approval: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from coordination.models import HandoffStatus
 from titen.api.answers import SHAPES, choice, fields, ident, integer, maybe, moment, page, ref, text
 
+from .holding import cut
 from .work import EPOCH, RUN_ID, TASK_ID
 
 HANDOFF_ID = ident("hoff", "The handoff.")
@@ -15,9 +16,10 @@ NAMED = {
     "checkpoint_id": maybe(ident("ckpt", "The checkpoint that comes with it.")),
     "checkpoint_version": maybe(integer("The version of the checkpoint when it was offered.", 1)),
 }
-SHAPES["LedHere"] = fields(
+SHAPES["LedHere"] = cut(
     "The accepted handoff by which the task's open run began.",
     {"handoff_id": HANDOFF_ID, **SENDER, "message": text("What its sender wrote; may be empty."), **NAMED},
+    "message",
 )
 HANDOFF = {
     "handoff_id": HANDOFF_ID,

@@ -50,7 +50,8 @@ def some(shape: Shape, *names: str) -> dict[str, Shape]:
 
 SHAPES["Task"] = fields(
     "A piece of work. Payload, secret_refs, result, evidence and last_error are shown only to its current"
-    " holder, its creator, the target of a live handoff of it, and humans.",
+    " holder, its creator, the target of a live handoff of it, and humans; the result also to the holder of a"
+    " task that waited for it.",
     {
         "id": TASK_ID,
         "title": text("One line.", maxLength=200),
@@ -84,6 +85,7 @@ SHAPES["CancelledTask"] = fields(
     SHAPES["Task"]["properties"],
     optional=[name for name in SHAPES["Task"]["properties"] if name not in ("id", "status", "finished_at")],
 )
+DEPENDS_ON = many("All tasks that it waits or waited for. Its holder may read the result of each.", TASK_ID)
 SHAPES["Standing"] = fields(
     "Who may advance the task now.",
     {
@@ -110,6 +112,7 @@ SHAPES["TaskDetail"] = fields(
     "A task, who holds it and what it waits for.",
     {
         **SHAPES["Task"]["properties"],
+        "depends_on": DEPENDS_ON,
         "epoch": integer("The last epoch given on this task; 0 before the first claim."),
         "standing": maybe(ref("Standing")),
         "waits_for": many("Empty when nothing holds it up.", ref("Wait")),

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable
 
-from titen.client import ApprovalDenied, EffectRecord, PolicyDenied, Run, Titen
+from titen.client import ApprovalDenied, DoneAlready, EffectRecord, PolicyDenied, Run, Titen
+from titen.demo.work import Outcome
 
 PATIENCE_SECONDS = 90.0
 """How long a human has to reconcile what is unknown before the agent looks for itself."""
@@ -15,7 +16,8 @@ type Happened = Callable[[EffectRecord], bool]
 def settle(titen: Titen, run: Run, happened: Happened) -> None:
     """Look into what an earlier attempt left unknown, and say what came of it: completion waits for that."""
     for effect in run.context.get("effects", []):
-        _tell(titen, effect, happened)
+        if effect["status"] == "unknown":
+            _tell(titen, effect, happened)
 
 
 def find_out(titen: Titen, run: Run, effect_id: str, happened: Happened) -> EffectRecord:
@@ -34,6 +36,14 @@ def _tell(titen: Titen, effect: EffectRecord, happened: Happened) -> EffectRecor
     if happened(effect):
         return titen.report_effect(effect, "succeeded", note="I looked again: it has happened.")
     return titen.report_effect(effect, "failed", note="I looked again: nothing has happened.")
+
+
+def outcome_of(acted: Outcome | DoneAlready) -> Outcome:
+    """What an act came to; an earlier attempt may have done it."""
+    if isinstance(acted, DoneAlready):
+        tool = acted.record["action"]["tool"]
+        return Outcome(f"An earlier attempt did this already ({tool}).", {"effect": acted.id})
+    return acted
 
 
 def no_of(refused: ApprovalDenied | PolicyDenied) -> str:

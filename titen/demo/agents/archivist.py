@@ -9,7 +9,7 @@ from titen.demo import publishing, static_files
 from titen.demo.places import Places
 from titen.demo.work import Outcome
 
-from .acting import find_out, settle
+from .acting import find_out, outcome_of, settle
 from .pace import paced
 
 CHECKSUM_SECONDS = 24.0
@@ -68,7 +68,7 @@ def _upload(titen: Titen, run: Run, places: Places, *, hangs: bool) -> Outcome:
 
     settle(titen, run, arrived)
     try:
-        return run.act(
+        uploaded = run.act(
             "upload",
             {"file": file.name, "sha256": static_files.sha256(file)},
             upload,
@@ -76,6 +76,7 @@ def _upload(titen: Titen, run: Run, places: Places, *, hangs: bool) -> Outcome:
             question="Upload the manifest?",
             effect_key=f"manifest, epoch {run.epoch}",
         )
+        return outcome_of(uploaded)
     except publishing.HungUp as error:
         effect = find_out(titen, run, sent[0], arrived)
         if effect["status"] != "succeeded":

@@ -16,7 +16,7 @@ from titen.demo import deployment
 from titen.demo.places import Places
 from titen.demo.work import Outcome, Report
 
-from .acting import no_of, settle
+from .acting import no_of, outcome_of, settle
 from .mail import answer_messages
 from .pace import paced
 
@@ -79,7 +79,8 @@ def _deploy(run: Run, places: Places, lease: HeldLease, service: Path, current: 
     except ApprovalExpired:
         run.release("Nobody decided in time; I ask again.")
     else:
-        run.complete(outcome.summary, result=outcome.result)
+        done = outcome_of(outcome)
+        run.complete(done.summary, result=done.result)
 
 
 def _remove(titen: Titen, run: Run, places: Places) -> None:
@@ -113,7 +114,8 @@ def _remove(titen: Titen, run: Run, places: Places) -> None:
         if outcome is None:
             run.release(f"{folder.name} has changed since I asked; I ask again.")
         else:
-            run.complete(outcome.summary, result=outcome.result)
+            done = outcome_of(outcome)
+            run.complete(done.summary, result=done.result)
 
 
 def _leave(run: Run, places: Places, subject: str, why: str) -> None:

@@ -9,7 +9,7 @@ from titen.demo.places import Places
 from titen.demo.sections import editing
 from titen.demo.work import Outcome
 
-from .acting import settle
+from .acting import outcome_of, settle
 from .mail import answer_messages
 from .pace import paced
 
@@ -57,7 +57,7 @@ def _publish(titen: Titen, run: Run, places: Places, drafted: Outcome) -> Outcom
         question="Publish the changelog?",
         effect_key=f"changelog, epoch {run.epoch}",
     )
-    return replace(drafted, summary=f"{drafted.summary} {published.summary}")
+    return replace(drafted, summary=f"{drafted.summary} {outcome_of(published).summary}")
 
 
 def _note(titen: Titen, run: Run, places: Places, section: str) -> Outcome:
