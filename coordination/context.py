@@ -23,6 +23,7 @@ def gather(task: Task) -> dict[str, Any]:
     What does not fit is left out, of a list the oldest first, and `truncated` names the parts.
     """
     context: dict[str, Any] = {
+        "round": task.round,
         "dependencies": _dependencies(task),
         "attempts": _attempts(task),
         "handoff": led_here_json(handoffs.that_led_here(task)),
@@ -100,6 +101,7 @@ def _comments(task: Task) -> list[dict[str, Any]]:
             "author": comment.author.name,
             "author_kind": comment.author.kind,
             "body": comment.body,
+            "round": comment.round,
             "blocking": comment.blocking,
             "answer": comment.answer if comment.answered_at else None,
             "answered_by": comment.answered_by.name if comment.answered_by else None,

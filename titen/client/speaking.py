@@ -109,7 +109,7 @@ class Speaking:
         on_expiry: the option, one that grants nothing, to fall back to when nobody decides in time.
         anew: ask although an earlier attempt has asked the same (question, options and context, or the
         action) and a human has decided since; without it that decision is the answer, at once, the first
-        time that this run asks.
+        time that this run asks. What was decided before the task was reopened is never the answer.
 
         If the lease ran out meanwhile (the run is `parked`), the task is claimed again by its id and
         this object goes on under a new `id` and `epoch`. Look at `.status` first: `expired` is not a
@@ -154,16 +154,20 @@ class Speaking:
         """What a human decided on the same for an earlier attempt, the newest, unless this run has it."""
         for approval in reversed(self.context.get("approvals", [])):
             fresh = approval["status"] == "decided" and approval["id"] not in self._heard
-            if fresh and _same(approval, asked):
+            if fresh and self._counts(approval) and _same(approval, asked):
                 return Decision.of(approval)
         return None
 
     def _answered_before(self, text: str) -> Answer | None:
         for comment in self.context.get("comments", []):
             answered = comment["answer"] is not None and comment["id"] not in self._heard
-            if answered and comment["body"] == text:
+            if answered and self._counts(comment) and comment["body"] == text:
                 return Answer(comment["id"], comment["answer"], comment["answered_by"])
         return None
+
+    def _counts(self, said: Mapping[str, Any]) -> bool:
+        """What was decided or answered before the task was reopened no longer counts."""
+        return bool(said.get("round") == self.context.get("round"))
 
     def _request(self, body: Mapping[str, Any]) -> Any:
         try:

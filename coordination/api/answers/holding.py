@@ -22,6 +22,11 @@ SHAPES["LatestCheckpoint"] = fields(
     },
 )
 GATHERED = {
+    "round": integer(
+        "The task's round: reopening begins the next one. Decisions and answers of earlier rounds are shown,"
+        " each with its own, but no longer count.",
+        1,
+    ),
     "dependencies": many(
         "What the task waited for.",
         fields(
@@ -60,7 +65,7 @@ GATHERED = {
             {
                 **some(SHAPES["Comment"], "id", "author"),
                 "author_kind": text("`agent`, `human` or `service`."),
-                **some(SHAPES["Comment"], "body", "blocking"),
+                **some(SHAPES["Comment"], "body", "round", "blocking"),
                 "answer": maybe(text("The answer to a question; null while it has none.")),
                 "answered_by": maybe(text("The name of who answered.")),
                 "created_at": moment("When it was written."),
