@@ -17,7 +17,7 @@ from titen.api.ids import path_id, public_id
 from titen.errors import Refused, not_found
 
 from . import outcomes, pages_fragments, pages_many, pages_one
-from .decisions import decide, lift_denial
+from .decisions import MAX_REASON, decide, lift_denial, withdraw
 from .models import Approval, ApprovalStatus, Effect, EffectStatus, Risk
 
 
@@ -26,6 +26,12 @@ class Reconcile(django_forms.Form):
 
     outcome = django_forms.ChoiceField(choices=[(each.value, each.label) for each in outcomes.FOUND_OUT])
     note = forms.Text(max_length=4000)
+
+
+class Withdraw(django_forms.Form):
+    """Why a grant is taken back."""
+
+    reason = forms.Text(max_length=MAX_REASON)
 
 
 @door("GET", "HEAD")
@@ -112,6 +118,19 @@ def lift_view(request: HttpRequest, approval_id: str) -> HttpResponse:
 
 
 @door("POST")
+def withdraw_view(request: HttpRequest, approval_id: str) -> HttpResponse:
+    """A human takes a grant back before it is used."""
+    approval = path_id("appr", approval_id)
+    seat = seats.at(request, _known(approval)["organization_id"], Role.OPERATOR)
+
+    def work() -> str:
+        withdraw(seat.caller, approval, **forms.read(Withdraw, request))
+        return "Withdrawn. Nothing runs by this approval; it may be asked about again."
+
+    return act(request, seat, work, back=reverse("approval", args=[approval_id]))
+
+
+@door("POST")
 def reconcile_view(request: HttpRequest, effect_id: str) -> HttpResponse:
     """A human says what came of an effect."""
     effect = path_id("eff", effect_id)
@@ -144,5 +163,6 @@ urlpatterns = [
     path("approvals/<str:approval_id>", page, name="approval"),
     path("approvals/<str:approval_id>/decide", decide_view, name="decide"),
     path("approvals/<str:approval_id>/lift", lift_view, name="lift-denial"),
+    path("approvals/<str:approval_id>/withdraw", withdraw_view, name="withdraw-grant"),
     path("effects/<str:effect_id>/reconcile", reconcile_view, name="reconcile-effect"),
 ]

@@ -148,7 +148,7 @@ def _edit(
     filled = form(request.POST, auto_id=f"{key}-%s")
     try:
         policy_forms.refuse_unless_valid(filled)
-        said = transact(lambda: work(filled))
+        said = transact(lambda: work(filled), person=seat.caller)
     except (Refused, DatabaseError) as raised:
         refused = as_refusal(raised, request)
     else:

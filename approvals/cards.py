@@ -17,8 +17,8 @@ from coordination.models.fields import ClockNow
 from coordination.participants import Card
 from titen.api.ids import maybe_id, public_id
 
-from . import options
-from .decisions import self_approval_is_forbidden
+from . import grants, options
+from .deciders import self_approval_is_forbidden
 from .legible import pretty_html
 from .models import Approval, ApprovalStatus
 
@@ -174,6 +174,7 @@ def words(approval: Any, now: datetime, barred: str) -> dict[str, Any]:
         "mark": mark(status, approval.granted),
         "decision": approval.decision,
         "granted": approval.granted,
+        "usable": grants.is_usable(approval, now),
         "decided_by": decider.email if decider else "",
         "reason": approval.reason,
         "since": approval.created_at,
@@ -185,13 +186,14 @@ def words(approval: Any, now: datetime, barred: str) -> dict[str, Any]:
 def _card(approval: Any, now: datetime, barred: str) -> Card:
     shown = words(approval, now, barred)
     pending = shown["status"] == ApprovalStatus.PENDING
+    usable_until = grants.good_until(approval) if shown["usable"] else None
     return Card(
         key=shown["approval_id"],
         template=TEMPLATE,
         context=shown,
         since=approval.created_at,
         role=approval.required_role,
-        until=approval.expires_at if pending else None,
+        until=approval.expires_at if pending else usable_until,
         open=pending,
         task_id=shown["task_id"] or "",
     )

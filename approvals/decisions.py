@@ -3,13 +3,16 @@
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F
 
 from coordination import events
 from coordination.callers import Caller
-from coordination.models import Membership, Organization, Role
+from coordination.locks import keep_role
+from coordination.models import Role, Task
 from titen.errors import Refused, invalid
 
-from . import options
+from . import grants, options
+from .deciders import self_approval_is_forbidden
 from .models import Approval, ApprovalStatus
 from .requests import (
     close,
@@ -23,9 +26,13 @@ MAX_REASON = 2000
 
 
 def require_human(caller: Caller) -> None:
-    """Refuse everybody but a person in a browser session."""
+    """Refuse everybody but a person in a browser session, who keeps their role until the commit.
+
+    Before the task is locked: the end of a membership takes the same locks in this order.
+    """
     if not caller.is_human or caller.role is None or caller.user_id is None:
         raise Refused("FORBIDDEN", "Only a human decides, on the board. An API key cannot.")
+    keep_role(caller)
 
 
 def require_role_for(caller: Caller, approval: Approval) -> None:
@@ -60,12 +67,15 @@ def decide(
         status=ApprovalStatus.DECIDED,
         decision=option,
         granted=offered[place].grants,
+        round=held.task.round,
         reason=reason,
         decided_by_user_id=caller.user_id,
         ended_at=held.at,
     )
     if count != 1:
         raise Refused("CONFLICT", object="approval", state="decided already")
+    if offered[place].grants:
+        Task.objects.filter(pk=held.task.pk).update(unused_grants=F("unused_grants") + 1)
     approval.refresh_from_db()
     close(
         approval,
@@ -91,17 +101,6 @@ def refuse_self_approval(caller: Caller, approval: Approval) -> None:
         )
 
 
-def self_approval_is_forbidden(organization: Organization, role: Role = Role.APPROVER) -> bool:
-    """True where the flag stands and somebody else could decide what needs `role`."""
-    return organization.forbid_self_approval and deciders(organization.pk, role) > 1
-
-
-def deciders(organization_id: UUID, role: Role = Role.APPROVER) -> int:
-    """How many people of an organization have at least this role."""
-    members = Membership.objects.filter(organization_id=organization_id, ended_at=None, user__is_active=True)
-    return members.filter(role__in=[each for each in Role if each.includes(role)]).count()
-
-
 def lift_denial(caller: Caller, approval_id: UUID) -> Approval:
     """A human takes a denial back: the action may be asked about again. It grants nothing.
 
@@ -122,6 +121,37 @@ def lift_denial(caller: Caller, approval_id: UUID) -> Approval:
         subject_id=approval.pk,
         epoch=approval.epoch,
         approval=approval.status,
+    )
+    approval.refresh_from_db()
+    return approval
+
+
+def withdraw(caller: Caller, approval_id: UUID, *, reason: str) -> Approval:
+    """A human takes back a grant that nobody has used: it is void, and the action may be asked about again.
+
+    Who may decide the approval may withdraw it, whatever the task is doing. `CONFLICT` when there is no
+    grant that can be used (any more): of a use and a withdrawal at the same moment one wins.
+    """
+    require_human(caller)
+    if not reason.strip():
+        raise invalid("reason", "may not be blank.")
+    approval, held = hold_approval(caller.organization_id, approval_id)
+    require_role_for(caller, approval)
+    if not grants.is_usable(approval, held.at):
+        used = approval.status == ApprovalStatus.CONSUMED
+        raise Refused(
+            "CONFLICT",
+            "The grant was used already. Look at what came of its effect."
+            if used
+            else "There is no grant to withdraw: nothing can be done with this approval.",
+            details={"state": approval.status},
+        )
+    grants.void(
+        approval,
+        because=grants.WITHDRAWN,
+        actor_id=caller.principal_id,
+        withdrawn_by_id=caller.user_id,
+        withdrawal_reason=reason,
     )
     approval.refresh_from_db()
     return approval

@@ -74,6 +74,7 @@ def authorize(
         Task.objects.filter(pk=ground.task_id).update(
             unreported_effects=F("unreported_effects") + 1,
             open_effects=F("open_effects") + int(Kind(effect.kind).holds_up),
+            unused_grants=F("unused_grants") - int(grant is not None),
         )
     if grant is not None:
         record_event("approval.consumed", effect, caller.principal_id, subject_id=grant.pk)
@@ -108,7 +109,7 @@ def _judge(attempt: Attempt, approvals: list[Approval], at: datetime) -> Approva
     no = grants.denial(
         organization_id=caller.organization_id,
         principal_id=caller.principal_id,
-        task_id=ground.task_id,
+        task=ground.held.task if ground.held else None,
         digest=attempt.action.digest,
     )
     if no is not None:
@@ -162,7 +163,8 @@ def _done_already(attempt: Attempt) -> Effect | None:
 
 def _grant(attempt: Attempt, approvals: list[Approval], at: datetime) -> Approval:
     """The grant that was named; without a name any that can be used."""
-    if attempt.ground.task_id is None:
+    held = attempt.ground.held
+    if held is None:
         raise Refused(
             "APPROVAL_REQUIRED",
             "A human must approve this first, and approvals belong to tasks. Do it under a run.",
@@ -170,15 +172,22 @@ def _grant(attempt: Attempt, approvals: list[Approval], at: datetime) -> Approva
     if attempt.approval_id is None:
         usable = [each for each in approvals if grants.is_usable(each, at)]
         if not usable:
-            raise _why_none(approvals, at)
-        return usable[0]
+            raise _why_none([each for each in approvals if each.round == held.task.round], at)
+        objections = [_objection(attempt, each) for each in usable]
+        if None not in objections:
+            raise objections[-1] or Refused("APPROVAL_REQUIRED")
+        return usable[objections.index(None)]
     named = next((each for each in approvals if each.pk == attempt.approval_id), None)
     if named is None:
         raise _not_for_this(attempt, attempt.approval_id)
-    refused = grants.refusal_of(named, at)
+    refused = grants.refusal_of(named, at) or _objection(attempt, named)
     if refused is not None:
         raise refused
     return named
+
+
+def _objection(attempt: Attempt, grant: Approval) -> Refused | None:
+    return grants.objection(grant, attempt.verdict, attempt.caller.principal_id)
 
 
 def _not_for_this(attempt: Attempt, approval_id: UUID) -> Refused:

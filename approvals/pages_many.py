@@ -76,6 +76,7 @@ def read(wanted: Wanted) -> ListState:
     risks = Counter(all_here.filter(open_now).order_by().values_list("risk", flat=True))
     found = _filtered(all_here, wanted)
     pending = _pending(found.filter(open_now), wanted)
+    ended = tuple(_ended(found.exclude(open_now), wanted))
     return ListState(
         name=organization.name,
         wanted=wanted,
@@ -83,8 +84,8 @@ def read(wanted: Wanted) -> ListState:
         by_risk=tuple((risk, risks[risk]) for risk in reversed(Risk.values) if risks[risk]),
         pending=pending,
         holds=_holds(pending),
-        ended=tuple(_ended(found.exclude(open_now), wanted)),
-        due=min((card.until for card in pending.rows if card.until), default=None),
+        ended=ended,
+        due=min((card.until for card in (*pending.rows, *ended) if card.until), default=None),
     )
 
 

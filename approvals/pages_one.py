@@ -14,7 +14,7 @@ from coordination.models import Role, Run
 from coordination.shapes import certainty
 from titen.api.ids import public_id
 
-from . import cards, decisions, grants
+from . import cards, deciders, grants
 from .legible import Difference, difference, pretty_html
 from .models import Approval, Effect, EffectStatus
 
@@ -75,7 +75,8 @@ class ApprovalState:
     """What can change on the page; `due` is when time alone changes it next.
 
     `words` are those of the cards. `usable_until` is set while a grant can be used, `denied_until` while a
-    denial holds. `alone`: self-approval is forbidden, and off because one person alone can decide this.
+    denial holds. `earlier_round`: the task was reopened since. `alone`: self-approval is forbidden, and off
+    because one person alone can decide this.
     """
 
     words: Mapping[str, Any]
@@ -88,6 +89,9 @@ class ApprovalState:
     lifted_at: datetime | None
     lifted_by: str
     closed_at: datetime | None
+    withdrawn_by: str
+    withdrawal_reason: str
+    earlier_round: bool
     use: Use | None
     rules: tuple[Rule, ...]
     earlier: tuple[Earlier, ...]
@@ -109,7 +113,7 @@ class Fixed:
 def read(organization_id: UUID, approval_id: UUID) -> ApprovalState | None:
     """The page of an approval of this organization; None when there is none."""
     known = Approval.objects.select_related(
-        "task", "requested_by", "decided_by_user", "organization", "denial_lifted_by"
+        "task", "requested_by", "decided_by_user", "organization", "denial_lifted_by", "withdrawn_by"
     )
     found = known.filter(pk=approval_id, organization_id=organization_id)
     approval = cards.with_action(found).first()
@@ -127,7 +131,7 @@ def read(organization_id: UUID, approval_id: UUID) -> ApprovalState | None:
     return ApprovalState(
         words=cards.words(approval, now, barred.get(approval.pk, "")),
         role=role,
-        alone=forbids and not decisions.self_approval_is_forbidden(approval.organization, role),
+        alone=forbids and not deciders.self_approval_is_forbidden(approval.organization, role),
         task_status=approval.task.status if approval.task else "",
         standing=standing,
         usable_until=usable,
@@ -135,6 +139,9 @@ def read(organization_id: UUID, approval_id: UUID) -> ApprovalState | None:
         lifted_at=approval.denial_lifted_at,
         lifted_by=lifter.email if lifter else "",
         closed_at=approval.closed_at,
+        withdrawn_by=approval.withdrawn_by.email if approval.withdrawn_by else "",
+        withdrawal_reason=approval.withdrawal_reason,
+        earlier_round=approval.task is not None and approval.round < approval.task.round,
         use=_use(approval),
         rules=rules,
         earlier=_earlier(approval, now),

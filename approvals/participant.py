@@ -35,6 +35,10 @@ class ApprovalsParticipant:
             )
         grants.void_all(task.pk, because=because, actor_id=actor_id)
 
+    def round_ended(self, task_id: UUID, *, because: str, actor_id: UUID) -> None:
+        """Completed or reopened: grants that nobody used end."""
+        grants.void_all(task_id, because=because, actor_id=actor_id)
+
     def run_ended(self, run_ids: list[UUID]) -> None:
         """What the run attempted and nobody reported is unknown."""
         outcomes.run_ended(run_ids)

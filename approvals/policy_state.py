@@ -11,7 +11,7 @@ from titen.api.ids import maybe_id, public_id
 
 from . import policy
 from .actions import Action
-from .decisions import self_approval_is_forbidden
+from .deciders import self_approval_is_forbidden
 from .models import Decision, Kind, PolicyRule, Risk, ToolEntry
 from .policy_forms import in_words
 from .policy_terms import FLAGS, row_digest

@@ -88,6 +88,7 @@ def request(
         task=held.task,
         run_id=run_id,
         epoch=epoch,
+        round=held.task.round,
         requested_by_id=caller.principal_id,
         question=question,
         context=context,
@@ -145,7 +146,7 @@ def _judge(holder: Run, held: Held, action: Action) -> Verdict:
     no = grants.denial(
         organization_id=held.task.organization_id,
         principal_id=holder.principal_id,
-        task_id=held.task.pk,
+        task=held.task,
         digest=action.digest,
     )
     if no is not None:
@@ -154,7 +155,8 @@ def _judge(holder: Run, held: Held, action: Action) -> Verdict:
         about = {"approval_id": public_id("appr", earlier.pk), "status": earlier.status}
         if earlier.status == ApprovalStatus.PENDING and earlier.expires_at > held.at:
             raise Refused("APPROVAL_PENDING", details=about)
-        if grants.is_usable(earlier, held.at):
+        usable = grants.is_usable(earlier, held.at)
+        if usable and grants.objection(earlier, verdict, holder.principal_id) is None:
             raise Refused(
                 "CONFLICT", "This is approved already. Authorize the effect; do not ask again.", details=about
             )
@@ -227,10 +229,22 @@ def refuse_unless_pending(approval: Approval, held: Held) -> None:
 
 
 def cancel(caller: Caller, approval_id: UUID) -> Approval:
-    """The principal that asked takes its question back; the task goes on."""
+    """The holder of the task takes a question back, whoever of its holders asked it; the task goes on.
+
+    While nobody holds the task, who asked can do it.
+    """
     approval, held = hold_approval(caller.organization_id, approval_id)
-    if approval.requested_by_id != caller.principal_id:
-        raise Refused("FORBIDDEN", "Only the principal that requested an approval can cancel it.")
+    holder = held.run.principal_id if held.run is not None else None
+    asker = approval.requested_by_id
+    if caller.principal_id not in (holder, asker):
+        raise Refused(
+            "FORBIDDEN", "Only the holder of its task, or who requested an approval, can cancel it."
+        )
+    if holder is not None and holder != caller.principal_id:
+        raise Refused(
+            "NOT_HOLDER",
+            "Another principal holds the task now and waits for this approval. Only that one can cancel it.",
+        )
     refuse_unless_pending(approval, held)
     end_without_decision(approval, held, ApprovalStatus.CANCELLED, at=held.at, actor_id=caller.principal_id)
     return approval

@@ -22,6 +22,7 @@ def approval_json(approval: Approval, *, expired: bool = False, private: bool = 
         "task_id": maybe_id("task", approval.task_id),
         "run_id": maybe_id("run", approval.run_id),
         "epoch": approval.epoch,
+        "round": approval.round,
         "requested_by": public_id("agent", approval.requested_by_id),
         "question": approval.question,
         "context": approval.context,
@@ -45,6 +46,8 @@ def approval_json(approval: Approval, *, expired: bool = False, private: bool = 
         "expires_at": stamp(approval.expires_at),
         "ended_at": stamp(approval.expires_at if ran_out else approval.ended_at),
         "closed_at": stamp(approval.closed_at),
+        "withdrawn_by_user_id": maybe_id("user", approval.withdrawn_by_id),
+        "withdrawal_reason": approval.withdrawal_reason,
     }
 
 

@@ -11,7 +11,8 @@ APPROVAL = Machine(
         "decide": (["pending"], "decided"),
         "expire": (["pending"], "expired"),
         "cancel": (["pending"], "cancelled"),
-        # A grant is used once, by the effect that it was for; a takeover or a cancellation makes it void.
+        # A grant is used once, by the effect that it was for. A human who withdraws it makes it void, and so do a
+        # takeover and the end or reopening of its task.
         "consume": (["decided"], "consumed"),
         "void": (["decided"], "void"),
     },

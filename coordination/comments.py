@@ -52,14 +52,20 @@ def post(
     if run_id is not None and epoch is not None:
         held = hold_task(caller.organization_id, task_id, for_holder=True)
         refuse_unless_holder(held, caller, run_id, epoch, "comment")
+        task: Task | None = held.task
     elif caller.is_human:
-        renew_human(hold_task(caller.organization_id, task_id), caller.principal_id)
-    elif not Task.objects.filter(pk=task_id, organization_id=caller.organization_id).exists():
+        held = hold_task(caller.organization_id, task_id)
+        renew_human(held, caller.principal_id)
+        task = held.task
+    else:
+        task = Task.objects.filter(pk=task_id, organization_id=caller.organization_id).only("round").first()
+    if task is None:
         raise not_found()
     comment = Comment.objects.create(
         organization_id=caller.organization_id,
         task_id=task_id,
         run_id=run_id,
+        round=task.round,
         author_id=caller.principal_id,
         body=body,
     )
@@ -84,6 +90,7 @@ def ask(caller: Caller, task_id: UUID, *, body: str, run_id: UUID, epoch: int) -
         organization_id=caller.organization_id,
         task=held.task,
         run_id=run.pk,
+        round=held.task.round,
         author_id=caller.principal_id,
         body=body,
         blocking=True,
@@ -117,7 +124,8 @@ def answer(caller: Caller, task_id: UUID, comment_id: UUID, *, body: str) -> Com
         state = "answered" if comment.answered_at else "withdrawn"
         raise Refused("CONFLICT", object="question", state=state, details={"state": state})
     comment.answer, comment.answered_by_id, comment.answered_at = body, caller.principal_id, held.at
-    comment.save(update_fields=["answer", "answered_by", "answered_at"])
+    comment.round = held.task.round
+    comment.save(update_fields=["answer", "answered_by", "answered_at", "round"])
     blockers.close_blockers(held, Blocker.objects.filter(kind=BlockerKind.QUESTION, subject_id=comment.pk))
     renew_human(held, caller.principal_id)
     blockers.record_blocked(

@@ -32,7 +32,7 @@ def gather(task: Task, *, reader: Caller | None = None) -> dict[str, Any]:
     of stay. A text that does not fit is null, and the item's `href` says where it is read. `reader` is who
     does not hold the task: it is shown the results that it may read by itself.
     """
-    return fit(_parts(task, reader), LIMIT_BYTES)
+    return {"round": task.round, **fit(_parts(task, reader), LIMIT_BYTES)}
 
 
 def gather_with_input(task: Task, *, reader: Caller | None = None) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def gather_with_input(task: Task, *, reader: Caller | None = None) -> dict[str, 
     own = Item.of(shown, ["payload"])
     parts = {"payload": Part([own], _path(task), one=True), **_parts(task, reader)}
     found = fit(parts, LIMIT_BYTES)
-    return {**found, **found["payload"]}
+    return {"round": task.round, **found, **found["payload"]}
 
 
 def _parts(task: Task, reader: Caller | None) -> dict[str, Part]:
@@ -194,6 +194,7 @@ def _comments(task: Task) -> Part:
             "author": comment.author.name,
             "author_kind": comment.author.kind,
             "body": comment.body,
+            "round": comment.round,
             "blocking": comment.blocking,
             "answered": comment.answered_at is not None,
             "answer": comment.answer if comment.answered_at else None,

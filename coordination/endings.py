@@ -40,10 +40,10 @@ class Ending:
 ENDINGS = {
     "complete": Ending(
         guard=f"""(NOT %(certain)s OR NOT {JEOPARDY.format(at="k.at")})
-        AND t.open_effects = 0 AND (t.dependent_count = 0 OR %(frees)s)""",
+        AND t.open_effects = 0 AND (t.dependent_count = 0 AND t.unused_grants = 0 OR %(frees)s)""",
         stuck="false",
         sentence="''",
-        task="""status = 'done', finished_at = g.at, open_blockers = 0, open_effects = 0,
+        task="""status = 'done', finished_at = g.at, open_blockers = 0, open_effects = 0, unused_grants = 0,
         last_run_end = 'succeeded', fruitless_ends = 0,
         summary = %(summary)s, result = %(result)s, evidence = %(evidence)s""",
         lease_end="completed",
@@ -150,6 +150,7 @@ answer AS MATERIALIZED (
     SELECT m.id AS ended_task_id, m.title AS ended_title, m.status AS ended_task_status,
         m.attempt_count AS ended_attempt_count, m.finished_at, m.backoff_until,
         r.id AS ended_run_id, r.number AS ended_number, r.status AS ended_run_status, r.epoch AS ended_epoch,
+        r.principal_id AS ended_principal_id,
         r.progress AS ended_progress, r.started_at AS ended_started_at, r.ended_at
     FROM task_moved m CROSS JOIN run_ended r
 ){"," + following if following else ""}

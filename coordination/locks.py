@@ -9,8 +9,8 @@ from django.db import connection
 from titen.errors import Refused, not_found
 
 from .callers import Caller
-from .database import fetch_all
-from .models import Lease, Resource, Run, Task
+from .database import fetch, fetch_all
+from .models import Lease, Resource, Role, Run, Task
 from .sweeping import sweep_batch
 
 
@@ -60,6 +60,27 @@ def hold_able(caller: Caller, *others: UUID) -> set[UUID]:
     if caller.principal_id not in able:
         raise not_found() if caller.is_human else Refused("UNAUTHENTICATED")
     return able
+
+
+_ROLE = """
+SELECT m.role FROM coordination_membership m JOIN coordination_user u ON u.id = m.user_id AND u.is_active
+WHERE m.organization_id = %(organization)s AND m.user_id = %(user)s AND m.ended_at IS NULL FOR SHARE OF m"""
+
+
+def keep_role(caller: Caller) -> None:
+    """Let a person act with the role that the door has read: it stays theirs until our commit.
+
+    `NOT_FOUND` when their membership has ended meanwhile, `FORBIDDEN` when their role is a lower one now.
+    Whoever changes it at this moment waits for our commit. The first lock of a transaction. An agent has
+    no role.
+    """
+    if caller.user_id is None or caller.role is None:
+        return
+    row = fetch(_ROLE, {"organization": caller.organization_id, "user": caller.user_id})
+    if row is None:
+        raise not_found()
+    if not Role(row["role"]).includes(Role(caller.role)):
+        raise Refused("FORBIDDEN", f"Your role here has changed to {row['role']}. Load the page again.")
 
 
 def hold_task(organization_id: UUID, task_id: UUID, *, for_holder: bool = False) -> Held:

@@ -37,6 +37,9 @@ class Participant(Protocol):
     def task_ended(self, task: Task, *, because: str, actor_id: UUID) -> None:
         """The task was cancelled or taken over: what was still open for it ends."""
 
+    def round_ended(self, task_id: UUID, *, because: str, actor_id: UUID) -> None:
+        """The task was completed or reopened: what was granted in this round is not used any more."""
+
     def run_ended(self, run_ids: list[UUID]) -> None:
         """These runs ended in any way but success, with effects that have no outcome; their tasks are locked."""
 
@@ -78,6 +81,12 @@ def everyone() -> list[Participant]:
 def notices(organization_id: UUID) -> tuple[Card, ...]:
     """What everyone has to say on the board."""
     return tuple(card for participant in everyone() for card in participant.notices(organization_id))
+
+
+def round_ended(task_id: UUID, *, because: str, actor_id: UUID) -> None:
+    """Tell everyone that a round of a locked task is over, in the transaction of its end."""
+    for participant in everyone():
+        participant.round_ended(task_id, because=because, actor_id=actor_id)
 
 
 def run_ended(run_ids: list[UUID]) -> None:

@@ -203,7 +203,7 @@ def _end_and_settle(verb: str, credential: Credential, params: dict[str, Any]) -
 
 
 def _complete_and_free(verb: str, credential: Credential, params: dict[str, Any]) -> Row | None:
-    """Complete a task that others wait for.
+    """Complete a task that others wait for, or that has grants which nobody used: those end with it.
 
     Whoever makes a dependent counts itself on this task's row. So that count is true once the row is
     locked, but the dependents may be younger than the snapshot that was taken before the wait for
@@ -213,6 +213,9 @@ def _complete_and_free(verb: str, credential: Credential, params: dict[str, Any]
         row = fetch(endings.end_run(verb, caller=credential.clause), {**params, "frees": True})
         if row is not None:
             fetch_all(_SATISFY, {"task": row["ended_task_id"]})
+            participants.round_ended(
+                row["ended_task_id"], because="completed", actor_id=row["ended_principal_id"]
+            )
     return row
 
 

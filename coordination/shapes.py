@@ -108,6 +108,7 @@ def task_json(task: Task, *, private: bool, result: bool = False) -> dict[str, A
         "status": task.status,
         "priority": task.priority,
         "required_capabilities": task.profile.capabilities,
+        "round": task.round,
         "attempt_count": task.attempt_count,
         "max_attempts": task.max_attempts,
         "open_blockers": task.open_blockers,
@@ -248,6 +249,7 @@ def comment_json(comment: Comment) -> dict[str, Any]:
         "author_id": public_id("agent", comment.author_id),
         "author": comment.author.name,
         "body": comment.body,
+        "round": comment.round,
         "blocking": comment.blocking,
         "withdrawn": comment.withdrawn_at is not None,
         "answer": {

@@ -63,7 +63,11 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
         changes.update(reserved_for=to, reserved_until=held.at + RESERVED_FOR_AGENT)
     Task.objects.filter(pk=task_id).update(**changes)
     Comment.objects.create(
-        organization_id=task.organization_id, task=task, author_id=caller.principal_id, body=reason
+        organization_id=task.organization_id,
+        task=task,
+        round=task.round,
+        author_id=caller.principal_id,
+        body=reason,
     )
     events.record(
         "task.taken_over",

@@ -144,6 +144,7 @@ def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
         Comment.objects.create(
             organization_id=caller.organization_id,
             task_id=task_id,
+            round=held.task.round,
             author_id=caller.principal_id,
             body=reason,
         )
@@ -204,7 +205,11 @@ def unblock(caller: Caller, task_id: UUID) -> Task:
 
 
 def reopen(caller: Caller, task_id: UUID) -> Task:
-    """Give a task new attempts: out of its `attempts` blocker, or back from its end."""
+    """Give a task new attempts: out of its `attempts` blocker, or back from its end.
+
+    A new round begins: decisions and answers of the last one can still be read, but no longer count, and
+    grants that nobody used are void.
+    """
     held = hold_task(caller.organization_id, task_id)
     task = held.task
     refuse_unless(task, "reopen")
@@ -216,7 +221,10 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
             "The task has attempts left. Unblock, decide or answer what blocks it.",
             details={"state": was},
         )
-    Task.objects.filter(pk=task_id).update(attempt_count=0, fruitless_ends=0, backoff_until=None)
+    participants.round_ended(task_id, because="reopened", actor_id=caller.principal_id)
+    Task.objects.filter(pk=task_id).update(
+        attempt_count=0, fruitless_ends=0, backoff_until=None, round=task.round + 1
+    )
     if was == TaskStatus.BLOCKED:
         blockers.close_blockers(held, attempts)
     else:
@@ -232,6 +240,7 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
         status=task.status,
         was=was,
         attempt_count=0,
+        round=task.round + 1,
     )
     task.refresh_from_db()
     return task

@@ -6,7 +6,7 @@ from typing import Any
 
 from approvals import decisions, outcomes
 from approvals.models import EffectStatus, Kind
-from coordination import identity, takeovers
+from coordination import identity, takeovers, tasks
 from coordination.models import Organization, Principal, Role, User
 from titen.api.doors import transact
 
@@ -76,6 +76,16 @@ def deny(agent: Agent, human: Human, claim: Any, action: Any = None, reason: str
 def lift(human: Human, approval: Any) -> Any:
     """A human takes a denial back."""
     return transact(lambda: decisions.lift_denial(human.caller, uuid_of(approval["id"])))
+
+
+def withdraw(human: Human, approval: Any, reason: str = "The freeze began.") -> Any:
+    """A human takes a grant back."""
+    return transact(lambda: decisions.withdraw(human.caller, uuid_of(approval["id"]), reason=reason))
+
+
+def reopen(human: Human, task_id: str) -> Any:
+    """A human begins a new round of a task."""
+    return transact(lambda: tasks.reopen(human.caller, uuid_of(task_id)))
 
 
 def authorize(agent: Agent, claim: Any, action: Any = None, **more: Any) -> Any:

@@ -39,6 +39,11 @@ RULES = {
             FROM approvals_effect e JOIN coordination_run r ON r.id = e.run_id
             WHERE e.task_id = t.id AND e.status = 'authorized') e
         WHERE t.unreported_effects <> e.n OR e.lost > 0""",
+    "INV2: unused_grants counts the grants that are neither used nor void": """
+        SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
+            SELECT count(*) AS n FROM approvals_approval a
+            WHERE a.task_id = t.id AND a.status = 'decided' AND a.granted) a
+        WHERE t.unused_grants <> a.n""",
     "INV3: attempt_count counts the abandoned and failed runs since the last reset": """
         SELECT t.id FROM coordination_task t CROSS JOIN LATERAL (
             SELECT count(*) AS n FROM coordination_run r WHERE r.task_id = t.id AND r.status IN ('abandoned', 'failed')

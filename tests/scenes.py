@@ -9,7 +9,7 @@ from approvals import decisions, requests
 from approvals.models import Approval
 from coordination import runs, sweeping, takeovers, tasks
 from coordination.callers import by_principal
-from coordination.models import Principal
+from coordination.models import Principal, Run
 from titen.api.doors import transact
 
 from .acting import PUBLISH, deploy, effect, request, rule
@@ -267,9 +267,13 @@ def make_room(stage: Stage) -> None:
     asked = Approval.objects.filter(requested_by=stage.holder.principal, status="pending").order_by("-pk")
     if asked.count() < 15:
         return
-    caller = stage.holder.caller
+    holder, other = stage.holder.caller, stage.other.caller
+    handed = set(
+        Run.objects.filter(principal=stage.other.principal, ended_at=None).values_list("task_id", flat=True)
+    )
     for approval in asked[5:]:
-        transact(lambda approval=approval: requests.cancel(caller, approval.pk))  # type: ignore[misc]
+        caller = other if approval.task_id in handed else holder
+        transact(lambda caller=caller, approval=approval: requests.cancel(caller, approval.pk))  # type: ignore[misc]
 
 
 def make_scene(stage: Stage, state: str, *, offers: bool = False) -> Scene:

@@ -122,6 +122,8 @@ def expected_events(move: str, state: str) -> list[str]:
         found.append("task.handed_off")
     if state == "authorized" and move in ("fail", "release"):
         return [*own, "effect.unknown"]
+    if state == "approved" and move == "complete":
+        return [*own, "approval.voided"]
     if state == "authorized" and found:
         found.append("effect.unknown")
     return found + own

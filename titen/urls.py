@@ -58,6 +58,7 @@ v1 = [
     path("approvals/<str:approval_id>/cancel", approvals.ApprovalCancel.as_view()),
     path("approvals/<str:approval_id>/decide", approvals.ApprovalDecide.as_view()),
     path("approvals/<str:approval_id>/lift", approvals.ApprovalLift.as_view()),
+    path("approvals/<str:approval_id>/withdraw", approvals.ApprovalWithdraw.as_view()),
     path("effects", effects.EffectList.as_view()),
     path("effects/<str:effect_id>", effects.EffectDetail.as_view()),
     path("effects/<str:effect_id>/outcome", effects.EffectOutcome.as_view()),

@@ -64,6 +64,7 @@ SHAPES["Approval"] = fields(
         "task_id": maybe(ident("task", "The task that it belongs to and blocks.")),
         "run_id": maybe(ident("run", "The run that asked.")),
         "epoch": maybe(integer("The epoch of that run's lease.", 1)),
+        "round": integer("The task's round when it was asked; when it was decided, once it is.", 1),
         "requested_by": ident("agent", "The principal that asked."),
         "question": text("What is asked; never changes."),
         "context": text("What helps to decide; may be empty."),
@@ -98,6 +99,8 @@ SHAPES["Approval"] = fields(
         "expires_at": moment("Until when it can be decided."),
         "ended_at": maybe(moment("When it was decided, cancelled or expired; null while it is pending.")),
         "closed_at": maybe(moment("When the grant was used or became void.")),
+        "withdrawn_by_user_id": maybe(ident("user", "The human who withdrew the grant before it was used.")),
+        "withdrawal_reason": text("Why they did; empty unless it was withdrawn."),
     },
 )
 SHAPES["Effect"] = fields(

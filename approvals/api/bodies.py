@@ -146,6 +146,12 @@ class DecideBody(StrictSerializer):
     reason = Text(required=False, allow_blank=True, max_length=MAX_REASON)
 
 
+class WithdrawGrantBody(StrictSerializer):
+    """`POST /v1/approvals/:id/withdraw`."""
+
+    reason = Text(max_length=MAX_REASON)
+
+
 class EffectBody(StrictSerializer):
     """`POST /v1/effects`: under a run, or under a lease on anything else."""
 

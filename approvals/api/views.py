@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from approvals import requests
-from approvals.decisions import decide, lift_denial
+from approvals.decisions import decide, lift_denial, withdraw
 from approvals.models import Approval, ApprovalStatus
 from approvals.shapes import approval_json
 from coordination.api.bodies import WAIT, NoBody, WaitQuery
@@ -93,7 +93,7 @@ class ApprovalCancel(ApiView):
 
     @extend_schema(operation_id="cancel_approval", request=NoBody, responses=ok("Approval"))
     def post(self, request: Request, approval_id: str) -> Response:
-        """Only the principal that asked."""
+        """The holder of its task; while nobody holds it, the principal that asked."""
         self.nothing_else(request)
         self.body(request, NoBody)
         caller, approval = self.caller(request), path_id("appr", approval_id)
@@ -132,3 +132,13 @@ class ApprovalLift(ApprovalVerb):
         """The action may be asked about again. Needs a browser session; keys get 403."""
         self.body(request, NoBody)
         return self.on(request, approval_id, lift_denial)
+
+
+class ApprovalWithdraw(ApprovalVerb):
+    """A human takes a grant back."""
+
+    @extend_schema(operation_id="withdraw_grant", request=bodies.WithdrawGrantBody, responses=ok("Approval"))
+    def post(self, request: Request, approval_id: str) -> Response:
+        """With a reason, before it is used. Needs a browser session; keys get 403."""
+        body = self.body(request, bodies.WithdrawGrantBody)
+        return self.on(request, approval_id, lambda caller, approval: withdraw(caller, approval, **body))

@@ -30,7 +30,8 @@ class Approval(models.Model):
 
     With an `action`, a decision grants it or refuses it (`granted`), and a grant is used once, by the effect
     with the same digest, or becomes void: `closed_at`. `on_expiry` is what the agent falls back to, unless
-    somebody decides in time. `verdict` is what policy said when it was asked.
+    somebody decides in time. `verdict` is what policy said when it was asked. `round` is the task's when it
+    was asked; when it was decided, once it is.
     """
 
     PREFIX = "appr"
@@ -42,6 +43,7 @@ class Approval(models.Model):
     )
     run_id = models.UUIDField(null=True)
     epoch = models.BigIntegerField(null=True)
+    round = models.PositiveIntegerField(db_default=1)
     requested_by = models.ForeignKey(Principal, on_delete=models.PROTECT, db_index=False, related_name="+")
     question = models.TextField()
     context = models.TextField(blank=True)
@@ -68,6 +70,10 @@ class Approval(models.Model):
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
+    withdrawn_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
+    )
+    withdrawal_reason = models.TextField(blank=True, db_default="")
     denial_lifted_at = models.DateTimeField(null=True)
     denial_lifted_by = models.ForeignKey(
         User, on_delete=models.PROTECT, null=True, db_index=False, related_name="+"
@@ -118,6 +124,11 @@ class Approval(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(denial_lifted_at__isnull=True) | Q(granted=False), name="only_a_denial_is_lifted"
+            ),
+            models.CheckConstraint(
+                condition=Q(withdrawn_by__isnull=True, withdrawal_reason="")
+                | (Q(withdrawn_by__isnull=False, status="void") & ~Q(withdrawal_reason="")),
+                name="a_withdrawn_grant_is_void_and_has_a_reason",
             ),
         ]
         indexes = [

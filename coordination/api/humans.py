@@ -73,7 +73,7 @@ class TaskVerb(HumanView):
         self.nothing_else(request)
         task = path_id("task", task_id)
         caller = self.human(request, organization_of_task(task), Role.OPERATOR)
-        return Response(task_json(transact(lambda: work(caller, task)), private=True))
+        return Response(task_json(transact(lambda: work(caller, task), person=caller), private=True))
 
 
 class TaskTakeover(TaskVerb):

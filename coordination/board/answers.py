@@ -44,7 +44,7 @@ def act(
     the click came from; without, it leads back to the page `back`.
     """
     try:
-        said = transact(work)
+        said = transact(work, person=seat.caller)
     except (Refused, DatabaseError) as raised:
         refused = as_refusal(raised, request)
         text = explain(refused)

@@ -115,7 +115,10 @@ def make_agent(request: HttpRequest) -> HttpResponse:
         values = forms.read(forms.Agent, request)
         owner = request.user if isinstance(request.user, User) else None
         actor = seat.caller.principal_id
-        transact(lambda: identity.make_principal(seat.organization, owner=owner, actor_id=actor, **values))
+        transact(
+            lambda: identity.make_principal(seat.organization, owner=owner, actor_id=actor, **values),
+            person=seat.caller,
+        )
         return _back(seat)
 
     return _try(request, seat, work)
@@ -141,7 +144,8 @@ def make_key(request: HttpRequest) -> HttpResponse:
                 label=values["label"],
                 expires_at=clock() + timedelta(days=days) if days else None,
                 maker=seat.caller,
-            )
+            ),
+            person=seat.caller,
         )
         return show(request, seat, secret=secret, made=key, made_for=agent.name)
 
@@ -157,7 +161,9 @@ def revoke_key(request: HttpRequest, key_id: str) -> HttpResponse:
         key = path_id("key", key_id)
         together = forms.read(forms.RevokeKey, request)["made_with_it"]
         rule = identity.revoke_key_and_made_with_it if together else identity.revoke_key
-        transact(lambda: rule(seat.organization.pk, key, actor_id=seat.caller.principal_id))
+        transact(
+            lambda: rule(seat.organization.pk, key, actor_id=seat.caller.principal_id), person=seat.caller
+        )
         return _back(seat)
 
     return _try(request, seat, work)

@@ -9,7 +9,10 @@ from .tasks import Task
 
 
 class Comment(models.Model):
-    """What somebody wrote about a task. Text is never shown as markup."""
+    """What somebody wrote about a task. Text is never shown as markup.
+
+    `round` is the task's when it was written; of a question, when it was answered.
+    """
 
     PREFIX = "cmt"
 
@@ -17,6 +20,7 @@ class Comment(models.Model):
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, db_index=False, related_name="+")
     task = models.ForeignKey(Task, on_delete=models.PROTECT, db_index=False, related_name="comments")
     run_id = models.UUIDField(null=True)
+    round = models.PositiveIntegerField(db_default=1)
     author = models.ForeignKey(Principal, on_delete=models.PROTECT, db_index=False, related_name="+")
     body = models.TextField()
     blocking = models.BooleanField(default=False)

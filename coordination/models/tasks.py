@@ -72,6 +72,10 @@ class Task(models.Model):
     open_effects = models.PositiveIntegerField(default=0)
     # Effects of the open run that have no outcome yet: what becomes unknown should it end.
     unreported_effects = models.PositiveIntegerField(db_default=0)
+    # Grants that nobody has used or withdrawn yet: they end with the task, and with each round of it.
+    unused_grants = models.PositiveIntegerField(db_default=0)
+    # Reopening begins the next one. Decisions and answers count for the round in which they were made.
+    round = models.PositiveIntegerField(db_default=1)
     dependent_count = models.PositiveIntegerField(default=0)
     last_run_end = models.CharField(max_length=16, null=True)
     last_error = models.TextField(blank=True)
@@ -105,6 +109,10 @@ class Task(models.Model):
             models.CheckConstraint(
                 condition=~Q(status__in=["todo", "done", "cancelled"]) | Q(unreported_effects=0),
                 name="a_task_without_a_run_has_no_unreported_effect",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=["done", "cancelled"]) | Q(unused_grants=0),
+                name="a_task_that_is_over_has_no_unused_grant",
             ),
             models.CheckConstraint(
                 condition=Q(reserved_for__isnull=True) | Q(reserved_until__isnull=False),

@@ -38,6 +38,7 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "approvals/<str:approval_id>/cancel"): {},
     ("POST", "approvals/<str:approval_id>/decide"): {"option": "Yes", "shown_digest": "0" * 64},
     ("POST", "approvals/<str:approval_id>/lift"): {},
+    ("POST", "approvals/<str:approval_id>/withdraw"): {"reason": "The freeze began."},
     ("POST", "effects"): {
         "run_id": "{run_id}",
         "action": {"tool": "deploy", "arguments": {"build": 41}},
@@ -63,7 +64,17 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("DELETE", "keys/<str:key_id>"): {},
 }
 # Only a person with a session does these: any key is refused before anything is looked up.
-HUMAN_ONLY = ("takeover", "reopen", "block", "unblock", "priority", "decide", "lift", "reconcile")
+HUMAN_ONLY = (
+    "takeover",
+    "reopen",
+    "block",
+    "unblock",
+    "priority",
+    "decide",
+    "lift",
+    "reconcile",
+    "approval_id>/withdraw",
+)
 PREFIXES = {
     "task_id": "task",
     "comment_id": "cmt",
@@ -96,7 +107,7 @@ class Call:
     @property
     def human_only(self) -> bool:
         """True where any API key gets 403."""
-        return self.route.rpartition("/")[2] in HUMAN_ONLY
+        return self.route.endswith(HUMAN_ONLY)
 
     def path(self, ids: dict[str, str]) -> str:
         """The path with its ids, below `/v1`."""

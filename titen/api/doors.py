@@ -9,8 +9,10 @@ from uuid import UUID
 import psycopg
 from django.db import OperationalError, transaction
 
+from coordination.callers import Caller
 from coordination.database import fetch
 from coordination.keyring import open_sealed, seal
+from coordination.locks import keep_role
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
 
@@ -38,11 +40,13 @@ def _traced[T](work: Callable[[], T]) -> T:
         raise
 
 
-def transact[T](work: Callable[[], T]) -> T:
-    """`attempt` a rule in a transaction of its own."""
+def transact[T](work: Callable[[], T], *, person: Caller | None = None) -> T:
+    """`attempt` a rule in a transaction of its own; a person keeps the role in it that the door has read."""
 
     def whole() -> T:
         with transaction.atomic(durable=True):
+            if person is not None:
+                keep_role(person)
             return work()
 
     return attempt(whole)

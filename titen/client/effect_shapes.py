@@ -28,9 +28,13 @@ class Option(TypedDict):
 class Approval(TypedDict):
     """A question to humans. `status`: pending, then decided, expired or cancelled (and consumed or void for
     one that grants an action). `granted`: of a decided action; `final`: a denial that holds; `fallback`:
-    what `on_expiry` named, once it expired. `valid_for_seconds`: how long a grant can be used."""
+    what `on_expiry` named, once it expired. `valid_for_seconds`: how long a grant can be used. `round`: of
+    the task when it was asked or decided; reopening begins the next one. `withdrawal_reason`: why a human
+    withdrew a grant before it was used."""
 
     id: str
+    round: NotRequired[int]
+    withdrawal_reason: NotRequired[str]
     status: str
     question: str
     context: str

@@ -98,9 +98,11 @@ class Heartbeat(TypedDict):
 
 
 class Comment(TypedDict):
-    """A comment on a task; `answer` is `{body, answered_by}` once somebody answered."""
+    """A comment on a task; `answer` is `{body, answered_by}` once somebody answered. `round`: of the task
+    when it was written or answered; reopening begins the next one."""
 
     id: str
+    round: NotRequired[int]
     body: str
     blocking: bool
     answer: dict[str, Any] | None

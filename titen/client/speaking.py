@@ -113,7 +113,7 @@ class Speaking:
         on_expiry: the option, one that grants nothing, to fall back to when nobody decides in time.
         anew: ask although an earlier attempt has asked the same (question, options and context, or the
         action) and a human has decided since; without it that decision is the answer, at once, the first
-        time that this run asks.
+        time that this run asks. What was decided before the task was reopened is never the answer.
 
         If the lease ran out meanwhile (the run is `parked`), the task is claimed again by its id and
         this object goes on under a new `id` and `epoch`. Look at `.status` first: `expired` is not a
@@ -158,7 +158,7 @@ class Speaking:
         """What a human decided on the same for an earlier attempt, the newest, unless this run has it."""
         for approval in reversed(self.context.get("approvals", [])):
             fresh = approval["status"] == "decided" and approval["id"] not in self._heard
-            if fresh and _may_be_same(approval, asked):
+            if fresh and self._counts(approval) and _may_be_same(approval, asked):
                 whole = self._whole(approval)
                 if _same(whole, asked):
                     return Decision.of(whole)
@@ -166,7 +166,8 @@ class Speaking:
 
     def _answered_before(self, text: str) -> Answer | None:
         for comment in self.context.get("comments", []):
-            if not comment["blocking"] or comment["answered_by"] is None or comment["id"] in self._heard:
+            answered = comment["blocking"] and comment["answered_by"] is not None
+            if not answered or comment["id"] in self._heard or not self._counts(comment):
                 continue
             body, answer = comment["body"], comment["answer"]
             if body in (None, text) and "truncated" in comment:
@@ -179,6 +180,10 @@ class Speaking:
     def _whole(self, item: dict[str, Any]) -> Any:
         """An item of the context; where long texts were left out of it, as it is read at its link."""
         return self._transport.call("GET", item["href"]) if "truncated" in item else item
+
+    def _counts(self, said: Mapping[str, Any]) -> bool:
+        """What was decided or answered before the task was reopened no longer counts."""
+        return bool(said.get("round") == self.context.get("round"))
 
     def _request(self, body: Mapping[str, Any]) -> Any:
         try:

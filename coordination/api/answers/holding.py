@@ -58,6 +58,11 @@ SHAPES["LatestCheckpoint"] = cut(
     },
 )
 GATHERED = {
+    "round": integer(
+        "The task's round: reopening begins the next one. Decisions and answers of earlier rounds are shown,"
+        " each with its own, but no longer count.",
+        1,
+    ),
     "blockers": many(
         "Why the task is blocked now, the latest first; never cut.",
         fields(
@@ -110,7 +115,7 @@ GATHERED = {
             {
                 **some(SHAPES["Comment"], "id", "author"),
                 "author_kind": text("`agent`, `human` or `service`."),
-                **some(SHAPES["Comment"], "body", "blocking"),
+                **some(SHAPES["Comment"], "body", "round", "blocking"),
                 "answered": flag("True for a question that has its answer."),
                 "answer": maybe(text("The answer to a question; null while it has none.")),
                 "answered_by": maybe(text("The name of who answered.")),

@@ -59,6 +59,9 @@ SHAPES["Task"] = fields(
         "status": choice("Where it stands.", TaskStatus.values),
         "priority": integer("Higher is claimed first; among equals the oldest.", -100, 100),
         "required_capabilities": CAPABILITIES,
+        "round": integer(
+            "Reopening begins the next one, in which earlier decisions and answers do not count.", 1
+        ),
         "attempt_count": integer("Runs that were abandoned or failed since it was last reopened."),
         "max_attempts": integer("At so many attempts the task is blocked.", 1),
         "open_blockers": integer("How many reasons block it now."),
@@ -203,6 +206,7 @@ SHAPES["Comment"] = fields(
         "author_id": ident("agent", "Who wrote it."),
         "author": text("The name of who wrote it."),
         "body": text("Text, never markup."),
+        "round": integer("The task's round when it was written; of a question, when it was answered.", 1),
         "blocking": flag("True for a question: the task is blocked until it is answered."),
         "withdrawn": flag("True when the question no longer needs an answer."),
         "answer": maybe(ref("Answer")),
