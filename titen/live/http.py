@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,22 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int, budget: Budge
         budget.give_back(kept)
         raise
     return b"".join(parts)
+
+
+async def discard_body(receive: Receive) -> None:
+    """Take in a body that nobody wants, up to a point: an answer before its end would be lost by who still sends.
+
+    Raises `GoneError`.
+    """
+    read, more = 0, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BODY_SECONDS):
+            while more and read <= DRAINED:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise GoneError
+                read += len(message.get("body", b""))
+                more = message.get("more_body", False)
 
 
 async def watch(receive: Receive) -> None:
