@@ -8,6 +8,7 @@ from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIHandler
 
 from titen.api import request_bodies
+from titen.api.grants import GrantedResponse
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "titen.settings")
 
@@ -24,7 +25,8 @@ class Handler(WSGIHandler):
         request_bodies.give_length(environ)
         response = super().__call__(environ, start_response)
         request_bodies.drain(environ)
-        return response
+        leases = getattr(response, "granted", None)
+        return GrantedResponse(response, leases) if leases else response
 
     def load_middleware(self, is_async: bool = False) -> None:
         """Build the whole chain and the short one."""

@@ -66,6 +66,7 @@ class RunHeartbeat(HotView):
 class RunEnd(HotView):
     """What complete, fail and release share."""
 
+    grants = True
     rule: ClassVar[Any]
     serializer: ClassVar[type[bodies.EndBody]]
 

@@ -74,6 +74,8 @@ def claim_answer(row: Row | None) -> dict[str, Any] | None:
 class TaskClaim(HotView):
     """Claim the best ready task; 204 when nothing is ready."""
 
+    grants = True
+
     @extend_schema(
         operation_id="claim_task",
         request=bodies.ClaimBody,

@@ -10,8 +10,11 @@ import psycopg
 from django.db import OperationalError, transaction
 
 from coordination.database import fetch
+from coordination.leases import answer_repeated
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
+
+from .grants import granted_leases
 
 Answer = tuple[int, Any]
 
@@ -83,6 +86,8 @@ def _answer_once(principal_id: UUID, key: str, fingerprint: bytes, work: Callabl
     if stored is not None:
         if bytes(stored["fingerprint"]) != fingerprint:
             raise Refused("IDEMPOTENCY_MISMATCH")
+        if leases := granted_leases(stored["body"]):
+            answer_repeated(leases)
         return stored["status"], stored["body"]
     status, body = work()
     if status in (200, 201):

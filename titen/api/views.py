@@ -14,6 +14,7 @@ from titen.errors import Refused, invalid
 from .authentication import caller_by_digest, key_digest
 from .doors import Answer, attempt, idempotent, transact
 from .fields import StrictSerializer, read
+from .grants import granted_leases
 from .strict_json import check_text
 
 
@@ -23,6 +24,14 @@ class ApiView(APIView):
     scopes: ClassVar[dict[str, str]] = {}
     # Whether a POST's answer is kept for a repeat with the same Idempotency-Key.
     stores_answers: ClassVar[bool] = True
+    # Whether a POST can grant a lease, whose caller should be there when it does.
+    grants: ClassVar[bool] = False
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Name the leases that the answer grants."""
+        if self.grants and request.method == "POST" and response.status_code in (200, 201):
+            response.granted = granted_leases(response.data)
+        return super().finalize_response(request, response, *args, **kwargs)
 
     def caller(self, request: Request) -> Caller:
         """Who sent the request."""

@@ -1,10 +1,11 @@
 """The little of ASGI that the hub needs: reading a body, giving an answer, noticing that a client left."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpResponse
 
@@ -27,12 +28,13 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer, or the first part of a stream."""
+    """A whole HTTP answer, or the first part of a stream; with the leases that it grants."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
     opening: Opening | None = None
+    granted: Sequence[UUID] = ()
 
 
 class Budget:
