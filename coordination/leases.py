@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db.models import F
 
 from . import events, participants
+from .database import fetch_all
 from .locks import Held, clock
 from .models import (
     GrantReason,
@@ -125,6 +126,36 @@ def end_lease(
     if unreported:
         participants.run_ended([run.pk])
     held.run = held.lease = None
+
+
+# As long as a client takes to notice that its connection is gone, and to repeat its request.
+KEPT_FOR_A_REPEAT = 10
+
+_ANSWER_LOST = f"""
+UPDATE coordination_lease l SET answer = 'lost',
+    expires_at = least(l.expires_at, clock_timestamp() + interval '{KEPT_FOR_A_REPEAT} s')
+WHERE l.id = ANY (%(leases)s::uuid[]) AND l.ended_at IS NULL AND l.renewal_count = 0 AND l.answer = ''
+RETURNING l.id"""
+_ANSWER_REPEATED = """
+UPDATE coordination_lease l SET answer = 'repeated', expires_at = CASE l.answer WHEN 'lost'
+    THEN greatest(l.expires_at, clock_timestamp() + l.ttl_seconds * interval '1 s') ELSE l.expires_at END
+WHERE l.id = ANY (%(leases)s::uuid[]) AND l.ended_at IS NULL AND l.expires_at > clock_timestamp()
+    AND l.answer <> 'repeated'
+RETURNING l.id"""
+
+
+def answer_lost(leases: list[UUID]) -> int:
+    """The caller had hung up when these were granted: keep them for seconds only; how many that changed.
+
+    Whoever has renewed a lease, or was given the answer again, knows of it: that lease stays as it is.
+    A run under a lost lease ends `released`, which counts as no attempt.
+    """
+    return len(fetch_all(_ANSWER_LOST, {"leases": sorted(leases)}))
+
+
+def answer_repeated(leases: list[UUID]) -> int:
+    """The caller asks again and is given the stored answer: the leases in it last as long as it was promised."""
+    return len(fetch_all(_ANSWER_REPEATED, {"leases": sorted(leases)}))
 
 
 def renew_human(held: Held, principal_id: UUID) -> None:

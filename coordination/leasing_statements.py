@@ -155,7 +155,7 @@ SELECT * FROM changed"""
 
 
 RENEW = _mine(
-    """renewed_at = k.at, jeopardy_declared_at = NULL, renewal_count = l.renewal_count + 1,
+    """renewed_at = k.at, jeopardy_declared_at = NULL, answer = '', renewal_count = l.renewal_count + 1,
         ttl_seconds = coalesce(%(ttl)s::int, l.ttl_seconds),
         expires_at = greatest(l.expires_at, k.at + coalesce(%(ttl)s::int, l.ttl_seconds) * interval '1 s')""",
     "lease.renewed",

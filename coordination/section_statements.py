@@ -38,7 +38,7 @@ WHERE k.expires_at > k.at"""
 
 # A renewal sets the end anew and is no news to the document's readers.
 RENEW = _change(
-    """renewed_at = k.at, jeopardy_declared_at = NULL, renewal_count = l.renewal_count + 1,
+    """renewed_at = k.at, jeopardy_declared_at = NULL, answer = '', renewal_count = l.renewal_count + 1,
         ttl_seconds = %(ttl)s::int, expires_at = k.at + %(ttl)s::int * interval '1 s',
         purpose = coalesce(%(purpose)s::varchar, l.purpose)""",
     """kept AS (

@@ -234,7 +234,7 @@ def heartbeat(*, caller: str) -> str:
 ), clock AS MATERIALIZED (
     SELECT held.*, clock_timestamp() AS at FROM held
 ), renewed AS (
-    UPDATE coordination_lease l SET renewed_at = k.at, jeopardy_declared_at = NULL,
+    UPDATE coordination_lease l SET renewed_at = k.at, jeopardy_declared_at = NULL, answer = '',
         renewal_count = l.renewal_count + 1, ttl_seconds = coalesce(%(ttl)s::int, l.ttl_seconds),
         expires_at = greatest(l.expires_at, k.at + coalesce(%(ttl)s::int, l.ttl_seconds) * interval '1 s')
     FROM clock k WHERE l.id = k.id AND k.ended_at IS NULL AND k.expires_at > k.at AND k.epoch = %(epoch)s

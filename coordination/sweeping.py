@@ -25,7 +25,7 @@ SWEEP = f"""WITH due AS MATERIALIZED (
     SELECT t.* FROM coordination_task t WHERE t.id IN (SELECT task_id FROM due)
     ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), leases AS MATERIALIZED (
-    SELECT l.id, l.ended_at, l.expires_at, d.run_id, d.task_id
+    SELECT l.id, l.ended_at, l.expires_at, l.answer = 'lost' AS lost, d.run_id, d.task_id
     FROM tasks t JOIN due d ON d.task_id = t.id JOIN coordination_lease l ON l.id = d.lease_id
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), runs AS MATERIALIZED (
@@ -35,8 +35,9 @@ SWEEP = f"""WITH due AS MATERIALIZED (
     WHERE l.ended_at IS NULL AND l.expires_at <= clock_timestamp() AND {SETTLED}
 ), fates AS MATERIALIZED (
     SELECT r.run_id, r.task_id, r.id AS lease_id, r.expires_at, r.number, r.principal_id, r.epoch,
-        CASE WHEN r.human THEN 'released' WHEN t.status = 'blocked' THEN 'parked' ELSE 'abandoned' END AS fate,
-        r.progress = 0 AND NOT r.human AS fruitless, t.status AS was, t.attempt_count, t.max_attempts, t.fruitless_ends
+        CASE WHEN r.human THEN 'released' WHEN t.status = 'blocked' THEN 'parked'
+            WHEN r.lost THEN 'released' ELSE 'abandoned' END AS fate,
+        r.lost, r.progress = 0 AND NOT r.human AS fruitless, t.status AS was, t.attempt_count, t.max_attempts, t.fruitless_ends
     FROM runs r JOIN tasks t ON t.id = r.task_id
 ), verdicts AS MATERIALIZED (
     SELECT f.*, CASE
@@ -74,6 +75,7 @@ SWEEP = f"""WITH due AS MATERIALIZED (
     FROM verdicts v JOIN task_moved m ON m.id = v.task_id CROSS JOIN LATERAL (
         SELECT 1, 'task.' || v.fate, jsonb_build_object(
             'status', m.status, 'run', v.number, 'attempt_count', m.attempt_count, 'lease', 'expired')
+            || CASE WHEN v.lost THEN jsonb_build_object('because', 'answer_lost') ELSE '{}' END
         UNION ALL SELECT 2, 'task.blocked', jsonb_build_object(
             'status', m.status, 'blocker', 'attempts', 'attempt_count', m.attempt_count)
             WHERE v.sentence IS NOT NULL

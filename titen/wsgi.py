@@ -7,6 +7,9 @@ import django
 from django.core.handlers.exception import convert_exception_to_response
 from django.core.handlers.wsgi import WSGIHandler
 
+from titen.api import request_bodies
+from titen.api.grants import GrantedResponse
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "titen.settings")
 
 
@@ -14,9 +17,16 @@ class Handler(WSGIHandler):
     """Requests that carry an API key skip the browser's middleware: no session, no CSRF, no pages."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        """Keep the path as it came: Django writes bytes that are no UTF-8 as `%FF`, which could be text as well."""
+        """Keep the path as it came: Django writes bytes that are no UTF-8 as `%FF`, which could be text as well.
+
+        Bodies are read here on behalf of all paths: before the views what came in chunks, after them the rest.
+        """
         environ["titen.path"] = environ.get("PATH_INFO", "")
-        return super().__call__(environ, start_response)
+        request_bodies.give_length(environ)
+        response = super().__call__(environ, start_response)
+        request_bodies.drain(environ)
+        leases = getattr(response, "granted", None)
+        return GrantedResponse(response, leases) if leases else response
 
     def load_middleware(self, is_async: bool = False) -> None:
         """Build the whole chain and the short one."""

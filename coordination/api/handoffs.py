@@ -131,6 +131,7 @@ class HandoffDetail(ApiView):
 class HandoffResolve(ApiView):
     """Accept or reject."""
 
+    grants = True
     scopes = {"POST": "handoffs:write"}
 
     @extend_schema(operation_id="resolve_handoff", request=ResolveBody, responses=ok("Resolved"))

@@ -124,6 +124,7 @@ def visible(user: Any) -> Q:
 class LeaseList(HolderOrOperatorView):
     """Acquire a lease; list leases."""
 
+    grants = True
     scopes = {"GET": "leases:read", "POST": "leases:write"}
     for_humans = ("GET", "HEAD")
 
@@ -166,6 +167,7 @@ class LeaseList(HolderOrOperatorView):
 class LeaseBatch(ApiView):
     """Several resources at once."""
 
+    grants = True
     scopes = {"POST": "leases:write"}
 
     @extend_schema(

@@ -70,6 +70,7 @@ class RunEnd(HotView):
     """What complete, fail and release share."""
 
     scope = "tasks:claim"
+    grants = True
     rule: ClassVar[Any]
     serializer: ClassVar[type[bodies.EndBody]]
 

@@ -98,6 +98,7 @@ class DocumentDetail(DocumentView):
 class SectionLease(DocumentView):
     """The lease of a section."""
 
+    grants = True
     scopes = {
         "GET": "leases:read",
         "POST": "leases:write",

@@ -78,6 +78,7 @@ class TaskClaim(HotView):
     """Claim the best ready task; 204 when nothing is ready."""
 
     scope = "tasks:claim"
+    grants = True
 
     @extend_schema(
         operation_id="claim_task",

@@ -54,6 +54,13 @@ class LeaseEnd(models.TextChoices):
     CANCELLED = "cancelled"
 
 
+class GrantAnswer(models.TextChoices):
+    """What is known of the answer that granted a lease. Empty: nothing speaks against its arrival."""
+
+    LOST = "lost"
+    REPEATED = "repeated"
+
+
 class Lease(models.Model):
     """A time-bounded grant on a resource.
 
@@ -79,6 +86,8 @@ class Lease(models.Model):
     expires_at = models.DateTimeField()
     renewal_count = models.PositiveIntegerField(db_default=0)
     jeopardy_declared_at = models.DateTimeField(null=True)
+    # Lost: the caller had hung up, and the lease ends within seconds unless the request is repeated.
+    answer = models.CharField(max_length=8, choices=GrantAnswer.choices, blank=True, db_default="")
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=16, choices=LeaseEnd.choices, null=True)
     # Why it was revoked, in the words of who did it.

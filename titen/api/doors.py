@@ -13,8 +13,11 @@ from coordination.callers import Caller
 from coordination.database import fetch
 from coordination.keyring import open_sealed, seal
 from coordination.locks import keep_role
+from coordination.leases import answer_repeated
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
+
+from .grants import granted_leases
 
 Answer = tuple[int, Any]
 
@@ -105,6 +108,8 @@ def _answer_once(
             raise Refused("IDEMPOTENCY_MISMATCH")
         if stored["sealed_body"] is not None:
             return stored["status"], json.loads(open_sealed(bytes(stored["sealed_body"])))
+        if leases := granted_leases(stored["body"]):
+            answer_repeated(leases)
         return stored["status"], stored["body"]
     status, body = work()
     if status in (200, 201):

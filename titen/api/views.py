@@ -1,10 +1,9 @@
 """The base of every `/v1` view."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, ClassVar
 
-from django.http import UnreadablePostError
+from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -15,10 +14,8 @@ from titen.errors import Refused, invalid
 from .authentication import caller_by_digest, key_digest
 from .doors import Answer, attempt, idempotent, transact
 from .fields import StrictSerializer, read
+from .grants import granted_leases
 from .strict_json import check_text
-
-CHUNK = 65_536
-DRAINED_CHUNKS = 256
 
 
 class ApiView(APIView):
@@ -29,13 +26,13 @@ class ApiView(APIView):
     stores_answers: ClassVar[bool] = True
     # Whether a POST's answer holds a secret: such an answer is stored sealed.
     answers_with_secret: ClassVar[bool] = False
+    # Whether a POST can grant a lease, whose caller should be there when it does.
+    grants: ClassVar[bool] = False
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Take in what nobody has read: a server that closes on unread bytes loses the answer with them."""
-        with suppress(UnreadablePostError):
-            for _ in range(DRAINED_CHUNKS):
-                if not request._request.read(CHUNK):
-                    break
+        """Name the leases that the answer grants."""
+        if self.grants and request.method == "POST" and response.status_code in (200, 201):
+            response.granted = granted_leases(response.data)
         return super().finalize_response(request, response, *args, **kwargs)
 
     def caller(self, request: Request) -> Caller:
@@ -69,8 +66,13 @@ class ApiView(APIView):
 
 def single_values(request: Request) -> dict[str, str]:
     """The query's parameters, each of which may stand once."""
+    return one_value_each(request.GET)
+
+
+def one_value_each(query: QueryDict) -> dict[str, str]:
+    """The parameters of a query, each of which may stand once."""
     values = {}
-    for name, given in request.GET.lists():
+    for name, given in query.lists():
         if len(given) > 1:
             raise invalid(name, "stands twice.")
         check_text("query", name)

@@ -63,4 +63,4 @@ def call(environ: dict[str, Any], body: bytes) -> Answer:
         content = b"".join(response)
     finally:
         response.close()
-    return Answer(status, headers, content, opening_of(response))
+    return Answer(status, headers, content, opening_of(response), getattr(response, "granted", ()))

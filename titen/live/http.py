@@ -1,9 +1,11 @@
 """The little of ASGI that the hub needs: reading a body, giving an answer, noticing that a client left."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.http import HttpResponse
 
@@ -26,12 +28,13 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole HTTP answer, or the first part of a stream."""
+    """A whole HTTP answer, or the first part of a stream; with the leases that it grants."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes
     opening: Opening | None = None
+    granted: Sequence[UUID] = ()
 
 
 class Budget:
@@ -83,6 +86,22 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int, budget: Budge
         budget.give_back(kept)
         raise
     return b"".join(parts)
+
+
+async def discard_body(receive: Receive) -> None:
+    """Take in a body that nobody wants, up to a point: an answer before its end would be lost by who still sends.
+
+    Raises `GoneError`.
+    """
+    read, more = 0, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BODY_SECONDS):
+            while more and read <= DRAINED:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise GoneError
+                read += len(message.get("body", b""))
+                more = message.get("more_body", False)
 
 
 async def watch(receive: Receive) -> None:

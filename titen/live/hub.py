@@ -19,7 +19,7 @@ from .channels import Source
 from .chores import Chores
 from .event_streams import PATHS, EventStreams
 from .followers import Following
-from .http import Budget, GoneError, Receive, Scope, Send, read_body, refusal, respond
+from .http import Budget, GoneError, Receive, Scope, Send, discard_body, read_body, refusal, respond
 from .pool import Pool
 from .streams import Streams
 from .tail import Tail
@@ -64,14 +64,16 @@ class Hub:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._open >= self._limit:
-            await respond(send, refusal(Refused("OVERLOADED", retry_after=5), scope["path"]))
-            return
         self._open += 1
         try:
+            if self._open > self._limit:
+                await discard_body(receive)
+                raise Refused("OVERLOADED", retry_after=5)
             if (source := self._sources.get(scope["path"])) is not None:
+                await discard_body(receive)
                 await self._streams.serve(source, scope, receive, send)
             elif PATHS.fullmatch(scope["path"]):
+                await discard_body(receive)
                 await self._event_streams.serve(scope, receive, send)
             else:
                 await self._answer(scope, receive, send)

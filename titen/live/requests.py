@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
+from coordination.leases import answer_lost
 from titen.api import strict_json
 from titen.api.ids import read_id
 from titen.errors import Refused
@@ -25,11 +26,15 @@ QUESTION = re.compile(r"/v1/tasks/task_[0-9a-f]{32}/comments/cmt_([0-9a-f]{32})"
 
 @dataclass(slots=True)
 class Request:
-    """A request as its view gets it, again and again. `gone`: nobody reads its answer any more."""
+    """A request as its view gets it, again and again.
+
+    `gone`: nobody reads its answer any more. `given_up`: its client was answered before the last attempt ended.
+    """
 
     environ: dict[str, Any]
     body: bytes
     gone: bool = False
+    given_up: bool = False
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def leave(self) -> None:
@@ -41,7 +46,10 @@ class Request:
         """Run the view on a pool thread, unless the client has left: nothing is claimed for somebody gone."""
         if self.gone:
             raise GoneError
-        return call(self.environ, self.body)
+        answer = call(self.environ, self.body)
+        if self.given_up and answer.granted:
+            answer_lost(list(answer.granted))
+        return answer
 
     def seconds(self) -> int:
         """How long the client wants to wait. The view has judged the value, or will: a bad one is 0."""

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.cookies import CookieError, SimpleCookie
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.models import Session
 from django.db.models import Q
+from django.http import parse_cookie
 from django.utils.crypto import constant_time_compare
 
 from coordination.models import ApiKey, Membership, User
@@ -50,13 +50,9 @@ def stand(tickets: Sequence[Ticket | KeyTicket]) -> list[bool]:
 
 
 def session_of(scope: Scope) -> str:
-    """The key of the browser's session, empty without one."""
+    """The key of the browser's session as Django reads cookies, empty without one."""
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
-    try:
-        morsel = SimpleCookie(cookies).get(settings.SESSION_COOKIE_NAME)
-    except CookieError:
-        return ""
-    return morsel.value if morsel else ""
+    return parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, "")
 
 
 def roles(tickets: Sequence[Ticket]) -> list[str | None]:

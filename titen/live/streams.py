@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Hashable
-from urllib.parse import parse_qsl
 
 from django.db import DatabaseError
+from django.http import QueryDict
 
+from titen.api.views import one_value_each
 from titen.errors import Refused, not_found
 
 from . import sse
@@ -42,7 +43,7 @@ class Streams:
         if scope["method"] != "GET":
             await respond(send, refusal(Refused("METHOD_NOT_ALLOWED", method=scope["method"], allowed="GET")))
             return
-        session, query = session_of(scope), dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        session, query = session_of(scope), one_value_each(QueryDict(scope["query_string"]))
 
         def look_up() -> tuple[Subject | None, str | None]:
             subject = source.find(query)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import suppress
 
+from coordination.leases import answer_lost
 from titen.errors import Refused
 
 from .doors import environ_of
@@ -71,9 +72,15 @@ class Waits:
         return answer
 
     async def _attempt(self, request: Request, deadline: float) -> Answer:
-        """One run of the view. One that hangs is waited for: what it may still claim must reach its client."""
+        """One run of the view. What it grants must reach the client, or is kept for seconds only."""
         try:
             left = deadline - time.monotonic()
-            return await self._pool.run(request.attempt, seconds=max(left, ATTEMPT_SECONDS))
+            answer = await self._pool.run(request.attempt, seconds=max(left, ATTEMPT_SECONDS))
         except TimeoutError:
+            request.given_up = True
             return refusal(Refused("OVERLOADED", retry_after=2))
+        if request.gone and answer.granted:
+            leases = list(answer.granted)
+            await self._pool.run(lambda: answer_lost(leases), seconds=ATTEMPT_SECONDS)
+            raise GoneError
+        return answer
