@@ -58,6 +58,7 @@ from .errors import (
     UnsupportedMediaType,
     ValidationError,
     VersionMismatch,
+    WrongProcess,
 )
 from .lease_clock import LeaseState
 from .leases import HeldLease, HeldLeases
@@ -143,4 +144,5 @@ __all__ = [
     "UnsupportedMediaType",
     "ValidationError",
     "VersionMismatch",
+    "WrongProcess",
 ]
