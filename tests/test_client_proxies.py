@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from titen.client import LeaseState, Run, Titen, UnexpectedAnswer
+from titen.client.fencing import KeysUnavailable, MemoryEpochs
 
 from .acting import rule
 from .cast import Agent, Company
@@ -17,6 +18,7 @@ from .following import log_of, write_events
 from .hub import run_hub
 from .locking import Work
 from .proxy import Proxy
+from .recipients import guard_of, issue
 from .servers import Server
 from .stub_server import KEY, Seen, StubServer
 
@@ -232,6 +234,15 @@ def test_a_worker_whose_effects_meet_a_page_releases_and_tries_again(
         titen.work(handler, until_empty=True)
     found: dict[str, Any] = agent.get(f"/tasks/{task}")
     assert (found["status"], found["attempt_count"]) == ("done", 0)
+
+
+def test_a_recipient_that_fetches_a_page_for_the_keys_calls_no_sequencer_invalid(
+    far: Proxy, company: Company, page: Page
+) -> None:
+    guard = guard_of(company, f"{far.url}/.well-known/jwks.json", epochs=MemoryEpochs())
+    page.stands_in(far, "/jwks.json")
+    with pytest.raises(KeysUnavailable):
+        guard.check(issue(company, 1), resource_type="deploy", resource_id="r")
 
 
 @pytest.fixture(scope="module")
