@@ -29,6 +29,7 @@ class Fault:
     status: int = 503
     retry_after: int | None = None
     body: bytes = b""
+    content_type: str = "text/html"
 
 
 @dataclass
@@ -97,9 +98,10 @@ class Proxy:
         status: int = 503,
         retry_after: int | None = None,
         body: bytes = b"<h1>no backend</h1>",
+        content_type: str = "text/html",
     ) -> None:
         """Answer the next matching requests here, as a front end without a backend does."""
-        self._plan(Fault("refuse", times, path, status, retry_after, body))
+        self._plan(Fault("refuse", times, path, status, retry_after, body, content_type))
 
     def hang(self, times: int = 1, path: str = "") -> None:
         """Swallow the next matching requests; their connections stay open and silent."""
@@ -231,8 +233,11 @@ class Proxy:
 
 def _refusal(fault: Fault) -> bytes:
     head = (
-        f"HTTP/1.1 {fault.status} Refused\r\nContent-Type: text/html\r\nContent-Length: {len(fault.body)}\r\n"
+        f"HTTP/1.1 {fault.status} Refused\r\n"
+        f"Content-Type: {fault.content_type}\r\nContent-Length: {len(fault.body)}\r\n"
     )
+    if 300 <= fault.status < 400:
+        head += "Location: https://login.example/\r\n"
     if fault.retry_after is not None:
         head += f"Retry-After: {fault.retry_after}\r\n"
     return head.encode() + b"\r\n" + fault.body

@@ -30,7 +30,6 @@ from titen.client import (
     Titen,
     TitenError,
     Unauthenticated,
-    UnexpectedAnswer,
     Unreachable,
 )
 from titen.client.errors import for_code
@@ -581,12 +580,6 @@ def test_no_server_is_unreachable(server: StubServer) -> None:
         url = gone.url
     with Titen(url, KEY, retry_for=0) as client, pytest.raises(Unreachable):
         client.principal()
-
-
-def test_a_page_that_is_not_titens_is_no_answer(far: Titen, proxy: Proxy) -> None:
-    proxy.refuse(status=200, body=b"<h1>Log in to the hotel's network</h1>")
-    with pytest.raises(UnexpectedAnswer):
-        far.principal()
 
 
 def test_a_wrong_key_is_told_and_never_shown(server: StubServer) -> None:

@@ -58,6 +58,7 @@ from .errors import (
     UnsupportedMediaType,
     ValidationError,
     VersionMismatch,
+    WrongProcess,
 )
 from .lease_clock import LeaseState
 from .leases import HeldLease, HeldLeases
@@ -145,4 +146,5 @@ __all__ = [
     "UnsupportedMediaType",
     "ValidationError",
     "VersionMismatch",
+    "WrongProcess",
 ]

@@ -27,8 +27,11 @@ class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls, EffectCalls
     base_url: where the server is, without `/v1`: `http://127.0.0.1:8000`.
     key: the API key, `titen_sk_…`.
     timeout: seconds to wait for one answer (beyond what a call asks the server to wait).
-    retry_for: seconds to repeat a call that got no answer, a 5xx or 429. Every write carries an
-        `Idempotency-Key`, so that the server does a repeated one once.
+    retry_for: seconds to repeat a call that got no answer, one that is not Titen's (a proxy's page), a 5xx
+        or 429. Every write carries an `Idempotency-Key`, so that the server does a repeated one once. What
+        is written under a lease waits for a server that is not ready as long as the lease lives.
+
+    A child of a fork can use it: it gets connections of its own, and holds none of its parent's leases.
 
     All calls raise `TitenError` or one of its classes.
     """
@@ -76,7 +79,9 @@ class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls, EffectCalls
         `handler(run)` is called inside the run's block and ends it: `run.complete(...)`, `run.fail`
         or `run.release`, whose request also claims the next task. What it returns is not looked at;
         a run it leaves open is released, one it leaves by an exception fails, and the loop goes on.
-        Outages are waited out. A refused claim (`Unauthenticated`, `Forbidden`, …) ends the loop.
+        Outages are waited out, and answers of a proxy, too: what is no failure of the work (see `Run`)
+        releases it, and the next claim waits. Where too many approvals are pending it waits until a human
+        has ended one. A refused claim (`Unauthenticated`, `Forbidden`, …) ends the loop.
 
         wait: seconds that one claim waits for work, at most how long `stop` may take.
         until_empty: return when a claim finds nothing.
@@ -97,6 +102,7 @@ class Titen(HandoffCalls, CheckpointCalls, MessageCalls, EventCalls, EffectCalls
             # A claim that came with the end of a run would be done before what is offered.
             None if handoffs else given(capabilities=names, ttl_seconds=ttl_seconds),
             handler,
+            lambda approval_id: self.get(f"/v1/approvals/{approval_id}")["status"] == "pending",
             stop=stop or threading.Event(),
             until_empty=until_empty,
         )

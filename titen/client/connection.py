@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, Self
 
+from .processes import renew_after_fork
 from .transport import Transport
 
 
@@ -21,8 +22,12 @@ class Connection:
     def __init__(self, base_url: str, key: str, *, timeout: float = 10.0, retry_for: float = 30.0) -> None:
         self.base_url = base_url
         self._transport = Transport(base_url, key, timeout=timeout, retry_for=retry_for)
-        self._entered: weakref.WeakSet[Entered] = weakref.WeakSet()
-        self._entered_lock = threading.Lock()
+        self._forget_entered()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The child holds nothing that it could stop."""
+        self._forget_entered()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_url}>"
@@ -58,6 +63,10 @@ class Connection:
             cursor = page.get("next_cursor")
             if cursor is None:
                 return
+
+    def _forget_entered(self) -> None:
+        self._entered: weakref.WeakSet[Entered] = weakref.WeakSet()
+        self._entered_lock = threading.Lock()
 
     def _remember(self, entered: Entered) -> None:
         with self._entered_lock:

@@ -9,11 +9,12 @@ from typing import Any, Literal, Protocol, Self, cast
 from .connection import Connection, id_of
 from .effect_shapes import Action, EffectRecord, Kind, Outcome
 from .errors import Conflict, TitenError
+from .processes import Handle
 from .text import error_text, storable
 from .transport import INTERRUPTED_BUDGET, Transport, given, new_key
 
 
-class Effect:
+class Effect(Handle):
     """One effect that the server has authorized: act now, once, then say what came of it.
 
     As a `with` block it reports by itself: `succeeded` at its end, `unknown` when an exception leaves it,
@@ -22,6 +23,7 @@ class Effect:
     """
 
     def __init__(self, transport: Transport, record: EffectRecord) -> None:
+        super().__init__()
         self.record = record
         self._transport = transport
 
@@ -62,7 +64,7 @@ class Effect:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.outcome is not None:
+        if self.inherited or self.outcome is not None:
             return
         if error is None:
             self.report("succeeded")
@@ -74,6 +76,7 @@ class Effect:
             error.add_note(f"titen: the server may not know what came of {self.id} ({failure})")
 
     def _report(self, outcome: Outcome, note: str, budget: float | None = None) -> EffectRecord:
+        self._refuse_inherited()
         self.record = report(self._transport, self.id, outcome, note, budget)
         return self.record
 
@@ -131,6 +134,7 @@ class Authorizer:
                 body,
                 key=key,
                 budget=self._budget(),
+                outlast=True,
                 # Jeopardy does not stop a repetition: the first attempt may have been authorized.
                 before=lambda: self._standing(certain=next(attempts) == 0),
             )

@@ -16,7 +16,7 @@ class TitenError(Exception):
     """A call that did not succeed.
 
     code: the server's stable code, or one of the SDK's own (`UNREACHABLE`, `UNEXPECTED_ANSWER`,
-    `LEASE_LOST`, `RUN_ENDED`).
+    `LEASE_LOST`, `RUN_ENDED`, `WRONG_PROCESS`).
     message: the server's sentence, written for a model to read.
     details: what the server added, `{}` if nothing.
     status: the HTTP status; None when no answer came or nothing was sent.
@@ -26,7 +26,7 @@ class TitenError(Exception):
 
     code: str = "UNKNOWN"
     retryable: bool = False
-    """The same request may succeed later, unchanged. True for every 5xx and 429."""
+    """The same request may succeed later, unchanged. True for every 5xx and 429, and where Titen did not answer."""
     reason: str | None = None
     """`details["reason"]` of a class for only this reason of its code."""
 
@@ -70,9 +70,11 @@ class Unreachable(TitenError):
 
 
 class UnexpectedAnswer(TitenError):
-    """An answer that is not Titen's: most likely a proxy in between spoke."""
+    """An answer that is not Titen's: most likely a proxy in between gave it, or `base_url` is wrong. As good
+    as no answer: the server may have done it or not."""
 
     code = "UNEXPECTED_ANSWER"
+    retryable = True
 
 
 class RunEnded(TitenError):
@@ -176,6 +178,12 @@ class LeaseLost(TitenError):
     code = "LEASE_LOST"
 
 
+class WrongProcess(LeaseLost):
+    """This run, lease or effect belongs to the process that this one was forked from. Nothing was sent."""
+
+    code = "WRONG_PROCESS"
+
+
 class LeaseExpired(LeaseLost):
     """409: the lease ran out on the server."""
 
@@ -255,3 +263,14 @@ class Overloaded(TitenError):
 
     code = "OVERLOADED"
     retryable = True
+
+
+def not_of_the_work(error: BaseException) -> TitenError | None:
+    """The `TitenError` that kept the work from going on, if nothing else went wrong: Titen did not answer or
+    could not do it now, or the lease was lost or in jeopardy. Such a run has not failed."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [not_of_the_work(each) for each in error.exceptions]
+        return None if None in found else found[0]
+    if isinstance(error, TitenError) and (error.retryable or isinstance(error, LeaseLost | LeaseInJeopardy)):
+        return error
+    return None

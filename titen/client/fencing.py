@@ -168,9 +168,10 @@ class _FetchedKeys(jwt.PyJWKClient):
             raise jwt.PyJWKClientConnectionError("the last try failed a moment ago")
         try:
             return super().fetch_data()
-        except Exception:
+        except Exception as problem:
             self._failed_at = time.monotonic()
-            raise
+            # What is no key set, a proxy's page for example, says nothing about a sequencer.
+            raise jwt.PyJWKClientConnectionError(str(problem)) from problem
 
 
 class EpochGuard:

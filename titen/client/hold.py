@@ -1,18 +1,20 @@
 """One claim, held: heartbeats that renew its lease and carry progress, and what may be done under it."""
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 from .errors import HandedOff, TitenError, ValidationError
 from .keeping import Keeping, confirmed
+from .lease_clock import now
 from .shapes import Claim, Heartbeat
 from .text import one_line
-from .transport import Transport
+from .transport import Pauses, Transport
 
 STATUS_LIMIT = 200
 PROGRESS_INTERVAL = 1.0
 """Seconds between two heartbeats that only report progress."""
+LEAST_PATIENCE = 1.0
+"""Seconds that one last heartbeat may take, however little patience is left, if the lease lasts longer."""
 
 NEWS = ("resolved_approvals", "answers")
 """What a heartbeat tells once."""
@@ -62,22 +64,42 @@ class Hold(Keeping):
             self._notes_version += 1
             self._changed.notify_all()
 
-    @contextlib.contextmanager
-    def ending(self, *, report: bool) -> Iterator[None]:
-        """`settling` for complete, fail or release; with `report` what was noted last is sent before."""
-        if report and self._noted and not self._failures:
-            with contextlib.suppress(TitenError):
-                self.beat()
-        with self.settling():
-            yield
+    def tell(self, *, within: float) -> None:
+        """Send what was noted last, before the run ends. Given up after so many seconds, at most half of what
+        is left of the lease: the rest is for the end."""
+        if self._noted:
+            self._after_what_is_under_way()
+            self._beat_while(lambda: self._noted, within)
+
+    def confirm(self, *, within: float) -> None:
+        """Be certain of the lease by a heartbeat sent from now on. Raises `LeaseLost`, or `LeaseInJeopardy`
+        when none was answered in so many seconds, at most half of what is left: the rest is for a release."""
+        began = now()
+        self._beat_while(lambda: self.clock.age_seconds > now() - began, within)
+        self.require(certain=True)
+
+    def _beat_while(self, due: Callable[[], bool], within: float) -> None:
+        within = min(within, self.clock.remaining_seconds / 2)
+        pauses = Pauses(within, self._transport.closed, longest=self.clock.ttl_seconds / 12)
+        while due():
+            noted = self._noted
+            least = min(LEAST_PATIENCE, self.clock.remaining_seconds / 2)
+            try:
+                self.beat(within=max(pauses.left, least))
+            except TitenError as error:
+                refused_notes = noted and isinstance(error, ValidationError)
+                if not refused_notes and not (error.retryable and pauses.wait(error)):
+                    return
 
     def renew(self) -> Heartbeat:
         """A heartbeat."""
         return self.beat()
 
-    def beat(self, ttl_seconds: int | None = None, *, signed: bool = False) -> Heartbeat:
+    def beat(
+        self, ttl_seconds: int | None = None, *, signed: bool = False, within: float | None = None
+    ) -> Heartbeat:
         """One heartbeat now, one attempt. Raises `LeaseLost` when lost, else what went wrong."""
-        return self._attempt(lambda patience: self._send(patience, ttl_seconds, signed=signed))
+        return self._attempt(lambda patience: self._send(patience, ttl_seconds, signed=signed), within=within)
 
     def _send(self, patience: float, ttl_seconds: int | None, *, signed: bool) -> tuple[Heartbeat, float]:
         with self._changed:

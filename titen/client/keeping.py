@@ -14,6 +14,7 @@ from .errors import (
     NotFound,
     TitenError,
     Unauthenticated,
+    Unreachable,
 )
 from .lease_clock import LeaseClock, LeaseState, now
 from .transport import FIRST_PAUSE, LONGEST_PAUSE, Pauses, Transport
@@ -50,8 +51,9 @@ class Keeping:
 
     def start(self) -> None:
         """Renew from a thread until `stop`, a refusal, or the end of the lease."""
-        self._thread = threading.Thread(target=self._renewals, name=f"titen {self._what}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._renewals, name=f"titen {self._what}", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         """No renewal is begun any more; one that is under way no longer matters."""
@@ -91,8 +93,8 @@ class Keeping:
         would turn a success whose answer was lost into a lost lease. So one that is under way is given
         a second.
         """
+        self._after_what_is_under_way()
         with self._changed:
-            self._changed.wait_for(lambda: not self._under_way, timeout=1.0)
             self._ending = True
         try:
             yield
@@ -101,14 +103,26 @@ class Keeping:
                 self._ending = False
                 self._changed.notify_all()
 
-    def _attempt[T](self, send: Callable[[float], tuple[T, float]]) -> T:
-        """`send` one renewal, given the seconds to wait for an answer; it returns that and the ttl."""
-        with self._one_renewal:
+    def _after_what_is_under_way(self, within: float = 1.0) -> None:
+        """Return when no renewal of the thread is under way, or after so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way, timeout=within)
+
+    def _attempt[T](self, send: Callable[[float], tuple[T, float]], *, within: float | None = None) -> T:
+        """`send` one renewal, given the seconds to wait for an answer; it returns that and the ttl.
+
+        within: seconds that all of it may take, if they are fewer than usual.
+        """
+        until = None if within is None else now() + within
+        with self._one_at_a_time(within):
             self.require(certain=False)
             with self._changed:
                 sent_at = self._sent_at = now()
+            patience = self._patience()
             try:
-                answer, ttl_seconds = send(self._patience())
+                answer, ttl_seconds = send(
+                    patience if until is None else min(patience, max(0.1, until - sent_at))
+                )
             except TitenError as error:
                 self._failed(error)
                 raise
@@ -118,6 +132,15 @@ class Keeping:
                 self._due_at = sent_at + self.clock.ttl_seconds / 3
                 self._changed.notify_all()
             return answer
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, within: float | None) -> Iterator[None]:
+        if not self._one_renewal.acquire(timeout=-1 if within is None else within):
+            raise Unreachable(f"A renewal of {self._what} is not answered yet.")
+        try:
+            yield
+        finally:
+            self._one_renewal.release()
 
     def _patience(self) -> float:
         """Seconds to wait for a renewal's answer, so that two more can be tried inside the lease."""

@@ -1,5 +1,6 @@
 """Leases on anything that has a name: held while a block runs, renewed by a thread, given back at its end."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, cast
@@ -9,6 +10,7 @@ from .effects import Authorizer, Effect, as_action
 from .errors import Conflict, LeaseLost, NotFound, TitenError
 from .keeping import Keeping, confirmed, log
 from .lease_clock import LeaseState
+from .processes import Handle
 from .shapes import GrantedLease, Lease
 from .transport import INTERRUPTED_BUDGET, Transport, given, new_key
 from .waiting import rounds
@@ -21,7 +23,7 @@ class _Grip(Keeping):
 
     def __init__(self, transport: Transport, granted: GrantedLease, sent_at: float) -> None:
         super().__init__(transport, granted["lease_id"], granted["ttl_seconds"], sent_at)
-        self.path = f"/v1/leases/{granted['lease_id']}"
+        self.path = _path(granted)
 
     def renew(self, ttl_seconds: int | None = None, *, signed: bool = False) -> Lease:
         """One renewal now, one attempt."""
@@ -34,13 +36,16 @@ class _Grip(Keeping):
         return self._attempt(send)
 
 
-class HeldLease:
+class HeldLease(Handle):
     """A lease on one resource. Enter it: it is renewed from a thread at a third of its time, and released
     at the end of the block.
 
     While it is held everything is allowed; in jeopardy `renew` and `release`, but not what `guard`
     protects; when it is lost nothing is sent any more, it is never acquired again by itself, and leaving
     the block raises `LeaseLost`. If the server cannot be reached at the end, the lease runs out.
+
+    A lease belongs to the process that acquired it. In a child of a fork calls raise `WrongProcess`, and
+    leaving the block releases nothing.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class HeldLease:
         *,
         opened: Callable[["HeldLease"], None],
     ) -> None:
+        super().__init__()
         self.lease_id = granted["lease_id"]
         self.resource_type = granted["resource_type"]
         self.resource_id = granted["resource_id"]
@@ -72,12 +78,14 @@ class HeldLease:
     @property
     def state(self) -> LeaseState:
         """held, jeopardy or lost by the local clock; ended once it was released."""
+        if self.inherited:
+            return LeaseState.LOST
         return LeaseState.ENDED if self._released else self._grip.clock.state
 
     @property
     def remaining_seconds(self) -> float:
         """Seconds until it is lost if no renewal is acknowledged any more."""
-        return self._grip.clock.remaining_seconds
+        return 0.0 if self.inherited else self._grip.clock.remaining_seconds
 
     def guard(self) -> None:
         """Call right before each act on the world. Raises `LeaseInJeopardy` or `LeaseLost`."""
@@ -117,17 +125,24 @@ class HeldLease:
 
     def release(self) -> None:
         """Give the resource back before the end of the block. Repeated until it is answered."""
-        self._release(self._budget())
+        self._release()
 
     def __enter__(self) -> Self:
+        self._refuse_inherited()
         if self._entered or self._released:
             raise RuntimeError("A lease is entered once.")
         self._entered = True
-        self._opened(self)
-        self._grip.start()
+        try:
+            self._opened(self)
+            self._grip.start()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.inherited:
+            return  # the lease is the parent's
         try:
             if not self._released:
                 self._leave(error)
@@ -137,6 +152,7 @@ class HeldLease:
 
     def stop(self) -> None:
         """Stop renewing and wait for the thread. Ends nothing on the server: the lease runs out."""
+        self._refuse_inherited()
         self._grip.stop()
         self._grip.join(self._transport.timeout)
 
@@ -159,18 +175,24 @@ class HeldLease:
                 log.warning("%r was not released and runs out by itself: %s", self, failure)
 
     def _require(self, *, certain: bool) -> None:
+        self._refuse_inherited()
         if self._released:
             raise LeaseLost("This lease was released already. Nothing more is sent.")
         self._grip.require(certain=certain)
 
-    def _release(self, budget: float) -> None:
+    def _release(self, budget: float | None = None) -> None:
+        self._refuse_inherited()
         grip = self._grip
         with self._one_end:
             self._require(certain=False)
             with grip.settling():
                 try:
                     self._transport.call(
-                        "DELETE", grip.path, budget=budget, before=lambda: grip.require(certain=False)
+                        "DELETE",
+                        grip.path,
+                        budget=self._budget() if budget is None else budget,
+                        outlast=budget is None,
+                        before=lambda: grip.require(certain=False),
                     )
                 except NotFound as error:
                     # Released: the answer to an earlier attempt was lost.
@@ -186,6 +208,7 @@ class HeldLeases(Sequence[HeldLease]):
 
     def __init__(self, leases: list[HeldLease]) -> None:
         self._leases = leases
+        self._entered = False
 
     def __getitem__(self, place: Any) -> Any:
         return self._leases[place]
@@ -202,19 +225,22 @@ class HeldLeases(Sequence[HeldLease]):
             lease.guard()
 
     def __enter__(self) -> Self:
-        for lease in self._leases:
-            lease.__enter__()
+        if self._entered:
+            raise RuntimeError("Leases are entered once.")
+        self._entered = True
+        try:
+            for lease in self._leases:
+                lease.__enter__()
+        except BaseException as error:
+            # All of them or none: what was granted and not entered yet is given back, too.
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        lost: LeaseLost | None = None
-        for lease in self._leases:
-            try:
-                lease.__exit__(kind, error, trace)
-            except LeaseLost as loss:
-                lost = loss
-        if lost is not None:
-            raise lost
+        with contextlib.ExitStack() as leaving:
+            for lease in reversed(self._leases):
+                leaving.callback(lease.__exit__, kind, error, trace)
 
 
 def acquire(
@@ -236,7 +262,32 @@ def acquire(
                 raise
             refusal = error
         else:
-            leases = granted.get("leases", [granted])
-            return [HeldLease(transport, lease, sent_at, opened=opened) for lease in leases]
+            return _held(transport, granted.get("leases", [granted]), sent_at, opened)
     assert refusal is not None
     raise refusal
+
+
+def _held(
+    transport: Transport,
+    granted: list[GrantedLease],
+    sent_at: float,
+    opened: Callable[[HeldLease], None],
+) -> list[HeldLease]:
+    """The leases as they are held now; none of them is kept when one can't be."""
+    try:
+        return [HeldLease(transport, lease, sent_at, opened=opened) for lease in granted]
+    except BaseException as error:
+        for lease in granted:
+            try:
+                transport.call("DELETE", _path(lease), budget=INTERRUPTED_BUDGET)
+            except NotFound:
+                pass  # it is the one that was lost
+            except (TitenError, RuntimeError) as failure:
+                error.add_note(
+                    f"titen: {lease['lease_id']} was not released and runs out by itself ({failure})"
+                )
+        raise
+
+
+def _path(lease: GrantedLease) -> str:
+    return f"/v1/leases/{lease['lease_id']}"

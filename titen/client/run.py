@@ -1,36 +1,37 @@
 """A run: one attempt at a task, as a context manager."""
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
-from itertools import count
 from typing import Any, Self
 
-from .acting import Acting
 from .effects import Authorizer
-from .errors import HandedOff, RunEnded, TitenError
+from .ending import Ending
+from .errors import RunEnded, TitenError
 from .hold import Hold, take
 from .keeping import log
-from .lease_clock import LeaseState, now
+from .lease_clock import LeaseState
+from .processes import Handle
 from .shapes import Claim, Heartbeat, Lease
 from .text import error_text, storable
-from .transport import INTERRUPTED_BUDGET, Transport, given, new_key
-
-OUTCOMES = {"complete": "completed", "fail": "failed", "release": "released"}
+from .transport import Transport
 
 
-class Run(Acting):
+class Run(Ending, Handle):
     """A claimed task. Enter it: it heartbeats from its own thread at a third of its lease.
 
     Nothing completes by itself: call `complete`. Leaving the block without it releases the task; an
-    exception fails the run with its text (KeyboardInterrupt and SystemExit release it); once the
+    exception fails the run with its text. KeyboardInterrupt and SystemExit release it, and so does what is
+    no failure of the work: a Titen that cannot be reached or is not ready, a rate limit, jeopardy. Once the
     lease is lost nothing is sent, and leaving the block raises `LeaseLost`. A task that was handed off
     is a good end: calls raise `HandedOff`, leaving the block raises nothing.
 
     What is allowed: while held, everything; in jeopardy `heartbeat`, `progress`, `comment`, `ask`,
-    `ask_question`, `checkpoint`, `fail`, `release`, but neither `complete`, `hand_off`, `authorize` nor
-    what `guard` protects; when lost, nothing but the report of an effect's outcome. The rest raises
-    `LeaseInJeopardy` or `LeaseLost` before anything is sent.
+    `ask_question`, `checkpoint`, `fail`, `release`, and `complete` once a heartbeat has ended it, but neither
+    `hand_off`, `authorize` nor what `guard` protects; when lost, nothing but the report of an effect's
+    outcome. The rest raises `LeaseInJeopardy` or `LeaseLost` before anything is sent.
+
+    A run belongs to the process that claimed it. In a child of a fork calls raise `WrongProcess`, and
+    leaving the block ends nothing.
     """
 
     next_run: "Run | None"
@@ -39,21 +40,20 @@ class Run(Acting):
     def __init__(
         self, transport: Transport, claim: Claim, hold: Hold, *, opened: Callable[["Run"], None]
     ) -> None:
+        Handle.__init__(self)
         self.task = claim["task"]
         self.context = claim.get("context") or {}
         self.next_run = None
-        self.claim_with_end: Callable[[], Mapping[str, Any] | None] = lambda: None
-        """Fields of the claim that goes with the end of this run unless `claim_next` says otherwise;
-        None: no claim goes with it. `Titen.work` sets it."""
+        self.claim_with_end = lambda: None
         self._transport = transport
         self._hold = hold
         self._opened = opened
         self._entered = False
         self._heard = set()
         self._authorizer = Authorizer(transport, self._require, self._budget)
-        self._outcome: str | None = None
+        self._outcome = None
         self._one_end = threading.Lock()
-        self._last_end: tuple[str, dict[str, Any], str, float] | None = None
+        self._unanswered = None
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.task['id']}, epoch {self.epoch}, {self.state}>"
@@ -70,7 +70,7 @@ class Run(Acting):
     @property
     def outcome(self) -> str | None:
         """`completed`, `failed` or `released` by this object, or `handed_off`; None until then."""
-        return self._outcome or ("handed_off" if self._hold.handed_off else None)
+        return self._outcome or ("handed_off" if not self.inherited and self._hold.handed_off else None)
 
     @property
     def lease(self) -> Lease:
@@ -80,12 +80,14 @@ class Run(Acting):
     @property
     def state(self) -> LeaseState:
         """held, jeopardy or lost by the local clock; ended once there is an outcome."""
+        if self.inherited:
+            return LeaseState.LOST
         return LeaseState.ENDED if self.outcome else self._hold.clock.state
 
     @property
     def remaining_seconds(self) -> float:
         """Seconds until it is lost if no heartbeat is acknowledged any more."""
-        return self._hold.clock.remaining_seconds
+        return 0.0 if self.inherited else self._hold.clock.remaining_seconds
 
     def guard(self) -> None:
         """Call right before each act on the world. Raises `LeaseInJeopardy`, `LeaseLost` or `RunEnded`."""
@@ -125,34 +127,45 @@ class Run(Acting):
     ) -> "Run | None":
         """The task is done. Returns the next run if `claim_next` found one.
 
-        `result` and `evidence` are JSON. Repeated inside the lease until it is answered; calling it
+        `result` and `evidence` are JSON. In jeopardy a heartbeat confirms the lease first; when none is
+        answered it raises `LeaseInJeopardy`. Repeated inside the lease until it is answered; calling it
         again with the same arguments after `Unreachable` repeats the same request.
         """
         body = {"summary": summary, "result": result, "evidence": evidence}
-        return self._end("complete", body, claim_next, certain=True)
+        self._end("complete", body, claim_next, certain=True)
+        return self.next_run
 
     def fail(
         self, error: str | BaseException, *, retryable: bool = True, claim_next: bool | None = None
     ) -> "Run | None":
         """This attempt failed. `retryable` False blocks the task until a human has looked at it."""
         text = storable(error) if isinstance(error, str) else error_text(error)
-        return self._end("fail", {"error": text, "retryable": retryable}, claim_next)
+        self._end("fail", {"error": text, "retryable": retryable}, claim_next)
+        return self.next_run
 
     def release(
         self, reason: str | None = None, *, checkpoint: Any = None, claim_next: bool | None = None
     ) -> "Run | None":
         """Give the task back. `checkpoint` is JSON for the next attempt."""
-        return self._end("release", {"reason": reason, "checkpoint": checkpoint}, claim_next)
+        self._end("release", {"reason": reason, "checkpoint": checkpoint}, claim_next)
+        return self.next_run
 
     def __enter__(self) -> Self:
+        self._refuse_inherited()
         if self._entered or self.outcome:
             raise RuntimeError("A run is entered once.")
         self._entered = True
-        self._opened(self)
-        self._hold.start()
+        try:
+            self._opened(self)
+            self._hold.start()
+        except BaseException as error:
+            self._without_work(error, "The agent could not begin")
+            raise
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.inherited:
+            return  # the run is the parent's
         try:
             if self.outcome is None:
                 self._leave(error)
@@ -162,24 +175,12 @@ class Run(Acting):
 
     def stop(self) -> None:
         """Stop heartbeating and wait for the thread. Ends nothing on the server: the lease runs out."""
+        self._refuse_inherited()
         self._hold.stop()
         self._hold.join(self._transport.timeout)
 
-    def _leave(self, error: BaseException | None) -> None:
-        if error is None:
-            with contextlib.suppress(HandedOff):
-                self.release("The agent left without completing.")
-            return
-        try:
-            if isinstance(error, Exception):
-                self.fail(error)
-            else:
-                reason = f"The agent was interrupted ({type(error).__name__})."
-                self._end("release", {"reason": reason}, claim_next=False, budget=INTERRUPTED_BUDGET)
-        except (TitenError, RuntimeError) as failure:
-            error.add_note(f"titen: the server may not know that {self.id} ended ({failure})")
-
     def _require(self, *, certain: bool) -> None:
+        self._refuse_inherited()
         if self._outcome:
             raise RunEnded(f"This run was {self._outcome} already. Nothing more is sent.")
         self._hold.require(certain=certain)
@@ -192,54 +193,14 @@ class Run(Acting):
         self._hold = hold
         hold.start()
 
-    def _end(
-        self,
-        action: str,
-        fields: Mapping[str, Any],
-        claim_next: bool | None,
-        *,
-        certain: bool = False,
-        budget: float | None = None,
-    ) -> "Run | None":
-        claim = self.claim_with_end()
-        if claim_next is not None:
-            claim = (claim or {}) if claim_next else None
-        with self._one_end:
-            self._require(certain=certain)
-            hold = self._hold
-            wish = {} if claim is None else {"claim_next": True, **claim}
-            body = given(epoch=hold.epoch, **fields, **wish)
-            path = f"{hold.path}/{action}"
-            key, sent_at = self._repeatable(path, body)
-            attempts = count()
-            with hold.ending(report=action != "complete" and budget is None), hold.refusing():
-                answer = self._transport.call(
-                    "POST",
-                    path,
-                    body,
-                    key=key,
-                    budget=budget or self._budget(),
-                    # Jeopardy does not stop a repetition: the first attempt may have done it already.
-                    before=lambda: hold.require(certain=certain and next(attempts) == 0),
-                )
-                self._outcome = OUTCOMES[action]
-                hold.stop()
-        self.next_run = self._next(answer.get("next"), sent_at)
-        return self.next_run
-
-    def _repeatable(self, path: str, body: dict[str, Any]) -> tuple[str, float]:
-        """Key and first sending of an end: the same request after a lost answer is one logical call."""
-        if self._last_end is None or self._last_end[:2] != (path, body):
-            self._last_end = (path, body, new_key(), now())
-        return self._last_end[2:]
-
-    def _next(self, claim: Claim | None, sent_at: float) -> "Run | None":
+    def _go_on(self, answer: Mapping[str, Any], sent_at: float) -> None:
+        claim: Claim | None = answer.get("next")
         if claim is None:
-            return None
+            return
         try:
             hold = take(self._transport, claim, sent_at)
         except TitenError as error:
             # This run has ended well; a next one that is lost already is the next claim's matter.
             log.debug("the run claimed with the end of %s was lost: %s", self.id, error)
-            return None
-        return Run(self._transport, claim, hold, opened=self._opened)
+            return
+        self.next_run = Run(self._transport, claim, hold, opened=self._opened)

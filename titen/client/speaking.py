@@ -73,6 +73,7 @@ class Speaking:
         `handed_off`, leaving the block says nothing, and everything else raises `HandedOff`.
         """
         self._require(certain=True)
+        self._hold.tell(within=self._budget() / 2)  # whoever accepts it ends this run
         if checkpoint is not NOTHING:
             checkpoint_id = self.checkpoint(checkpoint)["checkpoint_id"]
         body = given(
@@ -204,7 +205,9 @@ class Speaking:
         body = {"run_id": hold.run_id, "epoch": hold.epoch, **body}
         with hold.refusing():
             before = partial(self._require, certain=False)
-            return self._transport.call("POST", path, body, before=before, budget=self._budget())
+            return self._transport.call(
+                "POST", path, body, before=before, budget=self._budget(), outlast=True
+            )
 
     def _budget(self) -> float:
         return min(self._transport.retry_for, self._hold.clock.ttl_seconds)

@@ -1,6 +1,8 @@
 """HTTP to one server: the envelope, typed errors, and the retries of what is safe to repeat."""
 
+import contextlib
 import json
+import os
 import random
 import threading
 import uuid
@@ -10,21 +12,38 @@ from typing import Any
 import httpx
 import httpx_sse
 
-from .errors import TitenError, UnexpectedAnswer, Unreachable, for_code
+from .errors import NotReady, TitenError, UnexpectedAnswer, Unreachable, WrongProcess, for_code
 from .lease_clock import now
+from .processes import renew_after_fork
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 INTERRUPTED_BUDGET = 2.0
 """Seconds to try to give a task or a lease back after Ctrl-C."""
+CLAIM = "/v1/tasks/claim"
+"""The only route that answers 204: nothing is ready."""
+
+_left_to_the_parent: list[object] = []
+"""What was open at a fork, kept in the child so that nothing closes it."""
 
 
 class Pauses:
     """The pauses between the attempts of one call: doubling with jitter, never shorter than the
-    server's `Retry-After`, and over when `budget` seconds are spent or the client is closed."""
+    server's `Retry-After`, and over when `budget` seconds are spent or the client is closed.
 
-    def __init__(self, budget: float, closed: threading.Event, *, longest: float = LONGEST_PAUSE) -> None:
+    outlast: a server that says that it is not ready, and when to come again, is waited for without end.
+    """
+
+    def __init__(
+        self,
+        budget: float,
+        closed: threading.Event,
+        *,
+        longest: float = LONGEST_PAUSE,
+        outlast: bool = False,
+    ) -> None:
         self._until = now() + budget
+        self._outlast = outlast
         self._closed = closed
         self._longest = longest
         self._pause = FIRST_PAUSE
@@ -39,11 +58,12 @@ class Pauses:
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311
         self._pause = min(self._pause * 2, self._longest)
         pause = max(pause, error.retry_after or 0.0)
-        return pause < self.left and not self._closed.wait(pause)
+        outlasts = self._outlast and isinstance(error, NotReady) and error.retry_after is not None
+        return (outlasts or pause < self.left) and not self._closed.wait(pause)
 
 
 class Transport:
-    """One pooled HTTP client, shared by all threads of a `Titen`."""
+    """One pooled HTTP client, shared by all threads of a `Titen`; a child of a fork gets its own."""
 
     def __init__(self, base_url: str, key: str, *, timeout: float, retry_for: float) -> None:
         url = httpx.URL(base_url)
@@ -54,16 +74,39 @@ class Transport:
         self.timeout = timeout
         self.retry_for = retry_for
         self.closed = threading.Event()
-        self._http = httpx.Client(
-            base_url=url,
-            headers={"Authorization": f"Bearer {key}", "Accept": "application/json"},
-            # Waits and heartbeats of many runs share the pool: a full one must not delay a heartbeat.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-        )
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+        self._client: httpx.Client | None = None
+        self._one_client = threading.Lock()
+        renew_after_fork(self)
 
     def close(self) -> None:
         self.closed.set()
-        self._http.close()
+        with self._one_client:
+            if self._client is not None:
+                self._client.close()
+
+    def after_fork(self) -> None:
+        """Begin without connections in the child: an answer on a shared one would be read by whoever comes
+        first. They are not closed here: another thread may have held the pool's lock at the fork."""
+        closed, self.closed = self.closed.is_set(), threading.Event()
+        if closed:
+            self.closed.set()
+        self._one_client = threading.Lock()
+        _left_to_the_parent.append(self._client)
+        self._client = None
+
+    @property
+    def _http(self) -> httpx.Client:
+        with self._one_client:
+            if self._client is None:
+                self._client = httpx.Client(
+                    base_url=self._url,
+                    headers=self._headers,
+                    # Waits and heartbeats of many runs share the pool: a full one must not delay a heartbeat.
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                )
+            return self._client
 
     def call(
         self,
@@ -75,6 +118,7 @@ class Transport:
         key: str | None = None,
         wait: int = 0,
         budget: float | None = None,
+        outlast: bool = False,
         before: Callable[[], None] | None = None,
     ) -> Any:
         """Send until it is answered and return the answer's `data` (None for 204).
@@ -83,11 +127,12 @@ class Transport:
         same, so that the server does it once.
         wait: seconds (at most 25) the server may hold the request, sent as `?wait=`.
         budget: seconds to go on trying, `retry_for` if not given.
+        outlast: go on beyond them while the server says that it is not ready, and when to come again.
         before: called before every attempt; what it raises ends the call.
         """
         if method != "GET":
             key = key or new_key()
-        pauses = Pauses(self.retry_for if budget is None else budget, self.closed)
+        pauses = Pauses(self.retry_for if budget is None else budget, self.closed, outlast=outlast)
         unanswered: TitenError | None = None
         while True:
             try:
@@ -140,13 +185,25 @@ class Transport:
             raise RuntimeError("This Titen client is closed.")
         timeout = httpx.Timeout(self.timeout, read=silence)
         wanted = {**headers, "Accept": "text/event-stream"}
+        owner = os.getpid()
         try:
-            with self._http.stream("GET", path, params=params, headers=wanted, timeout=timeout) as response:
-                if response.headers.get("Content-Type", "").partition(";")[0] != "text/event-stream":
+            with contextlib.ExitStack() as opened:
+                response = opened.enter_context(
+                    self._http.stream("GET", path, params=params, headers=wanted, timeout=timeout)
+                )
+                if not response.is_success or _media_type(response) != "text/event-stream":
                     response.read()
                     _opened(response)
-                # What has no data only sets how soon to come again.
-                yield from (one for one in httpx_sse.EventSource(response).iter_sse() if one.data)
+                    raise _unexpected(response)
+                for one in httpx_sse.EventSource(response).iter_sse():
+                    if not one.data:
+                        continue  # it only sets how soon to come again
+                    yield one
+                    if os.getpid() != owner:
+                        _left_to_the_parent.append(opened.pop_all())
+                        raise WrongProcess(
+                            "This stream belongs to the process that this one was forked from."
+                        )
         except httpx.RequestError as error:
             raise Unreachable(f"{path} was cut: {error or type(error).__name__}") from error
 
@@ -163,34 +220,52 @@ def given(**fields: Any) -> dict[str, Any]:
 
 def _opened(response: httpx.Response) -> Any:
     """The `data` of the envelope, or the error it holds, raised."""
-    if response.status_code == 204:
+    if response.status_code == 204 and response.request.url.path.endswith(CLAIM):
         return None
-    try:
-        envelope = json.loads(response.content)
-    except ValueError:
-        envelope = None
-    if isinstance(envelope, dict) and response.is_success and "data" in envelope:
+    envelope = _envelope(response)
+    if response.is_success and "data" in envelope:
         return envelope["data"]
-    retry_after = _seconds(response.headers.get("Retry-After"))
-    error = envelope.get("error") if isinstance(envelope, dict) else None
-    # A refusal ends a lease, so only the server's own words count: a proxy's 404 page is no refusal.
+    error = envelope.get("error")
     if response.is_success or not isinstance(error, dict) or not isinstance(error.get("code"), str):
-        raise UnexpectedAnswer(
-            f"{response.status_code} from {response.request.url.host} is not an answer of Titen's.",
-            status=response.status_code,
-            retry_after=retry_after,
-        )
+        raise _unexpected(response)
     details = error.get("details")
     details = details if isinstance(details, dict) else {}
-    meta = envelope.get("meta")
     raise for_code(error["code"], details.get("reason"))(
         str(error.get("message", "")),
         code=error["code"],
         details=details,
         status=response.status_code,
-        request_id=meta.get("request_id") if isinstance(meta, dict) else None,
-        retry_after=retry_after,
+        request_id=envelope["meta"]["request_id"],
+        retry_after=_seconds(response.headers.get("Retry-After")),
     )
+
+
+def _envelope(response: httpx.Response) -> dict[str, Any]:
+    """The envelope that every answer of Titen has. A refusal ends a lease, so only the server's own words
+    count: a proxy's page is no refusal, whatever its status, and nor is somebody else's JSON."""
+    try:
+        envelope = json.loads(response.content) if _media_type(response) == "application/json" else None
+    except (ValueError, RecursionError):
+        envelope = None
+    if not isinstance(envelope, dict):
+        raise _unexpected(response)
+    meta = envelope.get("meta")
+    if not isinstance(meta, dict) or not isinstance(meta.get("request_id"), str):
+        raise _unexpected(response)
+    return envelope
+
+
+def _unexpected(response: httpx.Response) -> UnexpectedAnswer:
+    return UnexpectedAnswer(
+        f"{response.status_code} from {response.request.url.host} ({_media_type(response) or 'no content type'}) "
+        "is not an answer of Titen's. Look at what stands between this agent and the server, or at base_url.",
+        status=response.status_code,
+        retry_after=_seconds(response.headers.get("Retry-After")),
+    )
+
+
+def _media_type(response: httpx.Response) -> str:
+    return str(response.headers.get("Content-Type", "")).partition(";")[0].strip().lower()
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -1,28 +1,35 @@
 """The loop of an agent that does one task after the other."""
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import HandedOff, LeaseInJeopardy, LeaseLost, TitenError
+from .errors import HandedOff, LeaseLost, NotFound, RateLimited, TitenError, not_of_the_work
 from .keeping import log
 from .lease_clock import LeaseState, now
 from .run import Run
 
 PAUSE = 1.0
-"""Least seconds between two claims that brought nothing."""
+"""Least seconds between two claims that brought nothing, and after a run that Titen stood in the way of."""
+LONGEST_PAUSE = 60.0
+"""Most seconds after such a run: they double with each in a row."""
+ROOM_PAUSE = 1.0
+"""Seconds between two looks at what a human has not decided yet."""
 
 
 def work(
     claim: Callable[[], Run | None],
     fields: Mapping[str, Any] | None,
     handler: Callable[[Run], object],
+    is_pending: Callable[[str], bool],
     *,
     stop: threading.Event,
     until_empty: bool,
 ) -> int:
-    """See `Titen.work`. `claim` claims once; `fields` go with a claim in the end of a run, None: no claim does."""
-    handled = 0
+    """See `Titen.work`. `claim` claims once; `fields` go with a claim in the end of a run, None: no claim does.
+    `is_pending` says whether an approval is."""
+    handled = troubles = 0
     current: Run | None = None
     try:
         while not stop.is_set():
@@ -33,8 +40,13 @@ def work(
                 _give_back(current)
                 break
             current.claim_with_end = lambda: None if stop.is_set() else fields
-            _handle(current, handler)
+            trouble = _handle(current, handler)
             handled += 1
+            if current.inherited:
+                break  # the loop is the parent's
+            troubles = troubles + 1 if trouble is not None else 0
+            if trouble is not None:
+                _let_pass(trouble, min(PAUSE * 2 ** (troubles - 1), LONGEST_PAUSE), is_pending, stop)
     finally:
         if current is not None and current.next_run is not None:
             _give_back(current.next_run)
@@ -76,16 +88,53 @@ def _claimed(claim: Callable[[], Run | None], stop: threading.Event, *, until_em
     return None
 
 
-def _handle(run: Run, handler: Callable[[Run], object]) -> None:
+def _handle(run: Run, handler: Callable[[Run], object]) -> TitenError | None:
+    """Returns what of Titen's stood in the way of a run that was released for it."""
     try:
         with run:
             handler(run)
-    except HandedOff as error:
-        log.info("%r: %s", run, error)
-    except (LeaseLost, LeaseInJeopardy) as error:
-        log.warning("%r: %s", run, error)
-    except Exception:
-        log.warning("%r: the handler failed", run, exc_info=True)
+    except Exception as error:
+        if run.inherited:
+            raise  # in a child of a fork: nobody else would see it
+        trouble = not_of_the_work(error)
+        if isinstance(trouble, HandedOff):
+            log.info("%r: %s", run, trouble)
+        elif trouble is None:
+            log.warning("%r: the handler failed", run, exc_info=True)
+        else:
+            log.warning("%r: %s", run, trouble)
+            return trouble if run.outcome == "released" else None
+    return None
+
+
+def _let_pass(
+    trouble: TitenError, pause: float, is_pending: Callable[[str], bool], stop: threading.Event
+) -> None:
+    """Wait before the next claim, which might bring the same task again."""
+    pending = trouble.details.get("pending")
+    if isinstance(trouble, RateLimited) and isinstance(pending, list) and pending:
+        _wait_for_room(pending, is_pending, stop)
+    else:
+        stop.wait(max(pause, min(trouble.retry_after or 0.0, LONGEST_PAUSE)))
+
+
+def _wait_for_room(pending: list[str], is_pending: Callable[[str], bool], stop: threading.Event) -> None:
+    """Return when one of the approvals that make too many has ended: only then can another be asked for."""
+    log.warning("%d approvals are pending. The next task is claimed when one has ended.", len(pending))
+    for approval_id in itertools.cycle(pending):
+        pause = ROOM_PAUSE
+        try:
+            if not is_pending(approval_id):
+                return
+        except NotFound:
+            return
+        except TitenError as error:
+            if not error.retryable:
+                stop.wait(LONGEST_PAUSE)  # it can't be looked at
+                return
+            pause = max(pause, error.retry_after or 0.0)
+        if stop.wait(pause):
+            return
 
 
 def _give_back(run: Run) -> None:
