@@ -12,8 +12,8 @@ from django.db import OperationalError, transaction
 from coordination.callers import Caller
 from coordination.database import fetch
 from coordination.keyring import open_sealed, seal
-from coordination.locks import keep_role
 from coordination.leases import answer_repeated
+from coordination.locks import keep_role
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
 
