@@ -9,8 +9,8 @@ from django.db import connection
 from titen.errors import Refused, not_found
 
 from .callers import Caller
-from .database import fetch_all
-from .models import Lease, Resource, Run, Task
+from .database import fetch, fetch_all
+from .models import Lease, Resource, Role, Run, Task
 from .sweeping import sweep_batch
 
 
@@ -37,6 +37,28 @@ def clock() -> datetime:
     return moment
 
 
+_MEMBER = """
+SELECT role FROM coordination_membership
+WHERE organization_id = %(organization)s AND user_id = %(user)s AND ended_at IS NULL FOR SHARE"""
+
+
+def hold_member(caller: Caller) -> None:
+    """Lock a person's membership: whoever ends it or changes its role waits for our commit.
+
+    `NOT_FOUND` when it has ended since the request began, `FORBIDDEN` when its role is lower by now. Taken before
+    every other lock, as `identity.end_membership` does.
+    """
+    row = fetch(_MEMBER, {"organization": caller.organization_id, "user": caller.user_id})
+    if row is None:
+        raise not_found()
+    if caller.role is None or not Role(row["role"]).includes(Role(caller.role)):
+        raise Refused(
+            "FORBIDDEN",
+            f"Your role has just been changed to {row['role']}. Nothing was done.",
+            details={"role": row["role"]},
+        )
+
+
 _HOLD = """
 SELECT id FROM coordination_principal WHERE id = ANY (%(ids)s::uuid[]) AND disabled_at IS NULL
 ORDER BY id FOR KEY SHARE"""
@@ -54,6 +76,8 @@ def hold_able(caller: Caller, *others: UUID) -> set[UUID]:
     Whoever disables one of them, or ends their membership, waits for our commit and sees what we did. A
     foreign key takes this lock anyway, but only at the commit, when other locks are held.
     """
+    if caller.is_human:
+        hold_member(caller)
     params = {"ids": [caller.principal_id, *others]}
     able = {row["id"] for row in fetch_all(_HOLD, params)}
     able -= {row["id"] for row in fetch_all(_LEFT, params)}

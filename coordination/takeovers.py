@@ -18,17 +18,20 @@ RESERVED_FOR_AGENT = timedelta(minutes=15)
 AVOIDED_AFTER_TAKEOVER = timedelta(minutes=5)
 
 
-def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int) -> Task:
+def take_over(
+    caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int, shown: str | None = None
+) -> Task:
     """A human takes the task from whoever holds it: to oneself, to an agent, or (None) to the queue.
 
-    `epoch` is what the page showed; another one is refused. The last holder's run is superseded.
+    `epoch` and the digest `shown` are what the page showed; another truth is refused. The last holder's run is
+    superseded.
     """
     to_self = to is not None and to.pk == caller.principal_id
     if to_self:
         hold_able(caller)
     held = hold_task(caller.organization_id, task_id)
     task = held.task
-    refuse_stale(held, epoch)
+    refuse_stale(held, shown=shown, epoch=epoch)
     refuse_unless(task, "take_over")
     was = task.status
     after = TaskStatus.IN_PROGRESS if to_self else TaskStatus.TODO

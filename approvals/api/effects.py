@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from approvals import effects, outcomes
 from approvals.models import Effect, EffectStatus
 from approvals.shapes import effect_json
-from coordination.api.humans import HumanView
+from coordination.api.humans import HumanView, as_member
 from coordination.api.paging import IdFilter, list_parameters, page
 from coordination.models import Role
 from titen.api.doors import transact
@@ -110,5 +110,7 @@ class EffectReconcile(HumanView):
         organization_id = Effect.objects.filter(pk=effect).values_list("organization_id", flat=True).first()
         caller = self.human(request, organization_id, Role.OPERATOR)
         outcome = EffectStatus(body.pop("outcome"))
-        done = transact(lambda: outcomes.reconcile(caller, effect, outcome=outcome, **body))
+        done = transact(
+            as_member(caller, lambda: outcomes.reconcile(caller, effect, outcome=outcome, **body))
+        )
         return Response(effect_json(done, private=True))

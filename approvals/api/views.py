@@ -15,7 +15,7 @@ from approvals.decisions import decide, lift_denial
 from approvals.models import Approval, ApprovalStatus
 from approvals.shapes import approval_json
 from coordination.api.bodies import WAIT, NoBody, WaitQuery
-from coordination.api.humans import HumanView
+from coordination.api.humans import HumanView, as_member
 from coordination.api.paging import IdFilter, list_parameters, page
 from coordination.callers import Caller
 from coordination.locks import clock
@@ -111,7 +111,7 @@ class ApprovalVerb(HumanView):
             Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
         )
         caller = self.human(request, organization_id, Role.VIEWER)
-        return Response(approval_json(transact(lambda: work(caller, approval))))
+        return Response(approval_json(transact(as_member(caller, lambda: work(caller, approval)))))
 
 
 class ApprovalDecide(ApprovalVerb):

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
+from coordination.identity import CONFIGURABLE
 from coordination.models import (
     ApiKey,
     CapabilityLimit,
@@ -42,6 +43,7 @@ class OrganizationAdmin(AuditAdmin):
     )
     search_fields = ("name", "slug")
     inlines = (OfOrganization,)
+    shown = ("name", *CONFIGURABLE)
     verbs = (
         Verb(
             "make",
@@ -77,6 +79,7 @@ class UserAdmin(AuditAdmin):
     list_filter = ("is_active", "is_staff", "is_superuser", OrganizationFilter)
     search_fields = ("email", "name")
     inlines = (OfOrganization,)
+    shown = ("email", "password", "is_active", "is_superuser")
     verbs = (
         Verb(
             "password",
@@ -102,6 +105,7 @@ class MembershipAdmin(AuditAdmin):
     list_select_related = ("user", "organization")
     search_fields = ("user__email", "organization__slug")
     id_columns = ("pk", "user_id", "organization_id")
+    shown = ("role", "ended_at")
     verbs = (
         Verb("add", "Add member", moves.add_member, forms.MemberForm, makes=True),
         Verb("role", "Change role", moves.change_role, forms.RoleForm),
@@ -146,6 +150,7 @@ class PrincipalAdmin(AuditAdmin):
     list_select_related = ("organization", "owner")
     search_fields = ("name", "user__email")
     inlines = (KeysInline,)
+    shown = ("name", "kind", "owner_id", "capabilities", "max_concurrent_runs", "disabled_at")
     verbs = (
         Verb("make", "New agent", moves.make_principal, forms.AgentForm, makes=True),
         Verb(
@@ -190,6 +195,7 @@ class ApiKeyAdmin(AuditAdmin):
     list_select_related = ("principal", "organization")
     search_fields = ("label", "principal__name")
     id_columns = ("pk", "principal_id")
+    shown = ("label", "scopes", "expires_at", "revoked_at")
     verbs = (
         Verb(
             "revoke",
@@ -209,6 +215,7 @@ class CapabilityLimitAdmin(AuditAdmin):
     list_filter = (OrganizationFilter,)
     list_select_related = ("organization",)
     search_fields = ("capability",)
+    shown = ("capability", "max_concurrent_runs")
     verbs = (
         Verb("limit", "Limit a capability", moves.limit, forms.LimitForm, makes=True),
         Verb("change", "Change or lift", moves.limit, forms.ChangeLimitForm),

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from coordination import tasks
+from coordination import digests, tasks
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 from coordination.models import (
     Blocker,
@@ -99,6 +99,10 @@ class TaskAdmin(AuditAdmin):
             explanation="New attempts: out of its attempts blocker, or back from its end.",
         ),
     )
+
+    def digest(self, obj: Task) -> str:
+        """What the board's forms carry too."""
+        return digests.of_task(obj)
 
     def log_of(self, obj: Task) -> dict[str, Any]:
         """All that happened to it."""

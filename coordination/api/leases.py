@@ -26,7 +26,7 @@ from titen.api.views import ApiView
 from titen.errors import not_found
 
 from . import bodies
-from .humans import require_role
+from .humans import as_member, require_role
 from .paging import IdFilter, list_parameters, page
 from .runs import RENEWALS_SHOWN
 
@@ -282,13 +282,13 @@ class LeaseRevoke(HolderOrOperatorView):
             raise not_found()
         caller = self.judge(request, owner)
         body = self.body(request, bodies.RevokeBody)
-        return self._answer(request, lambda: leasing.revoke(caller, lease, **body))
+        return self._answer(request, caller, lambda: leasing.revoke(caller, lease, **body))
 
-    def _answer(self, request: Request, work: Callable[[], Lease]) -> Response:
+    def _answer(self, request: Request, caller: Caller, work: Callable[[], Lease]) -> Response:
         def shown() -> tuple[int, Any]:
             return 200, held_lease_json(work(), now=clock(), jeopardy_share=settings.JEOPARDY_SHARE)
 
         if isinstance(request.user, Caller):
             return self.act(request, shown)
-        status, content = transact(shown)
+        status, content = transact(as_member(caller, shown))
         return Response(content, status=status)

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from coordination import participants
+from coordination.api.humans import as_member
 from titen.api.doors import transact
 from titen.api.envelope import as_refusal
 from titen.api.ids import read_id
@@ -38,13 +39,14 @@ def act(
     back: str,
     explain: Explain = errors.sentence,
 ) -> HttpResponse:
-    """Do one rule in its own transaction. `work` parses, calls it, and returns what to say.
+    """Do one rule in its own transaction, as a member with the seat's role. `work` parses, calls it, and
+    returns what to say.
 
     A refusal is said too, by `explain`. With htmx the answer carries the fragments of the page that
     the click came from; without, it leads back to the page `back`.
     """
     try:
-        said = transact(work)
+        said = transact(as_member(seat.caller, work))
     except (Refused, DatabaseError) as raised:
         refused = as_refusal(raised, request)
         text = explain(refused)

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from coordination import identity
+from coordination.api.humans import as_member
 from coordination.callers import EVERYTHING, SCOPES
 from coordination.locks import clock
 from coordination.models import ApiKey, Principal, PrincipalKind, Role, User
@@ -92,7 +93,12 @@ def make_agent(request: HttpRequest) -> HttpResponse:
         values = forms.read(forms.Agent, request)
         owner = request.user if isinstance(request.user, User) else None
         actor = seat.caller.principal_id
-        transact(lambda: identity.make_principal(seat.organization, owner=owner, actor_id=actor, **values))
+        transact(
+            as_member(
+                seat.caller,
+                lambda: identity.make_principal(seat.organization, owner=owner, actor_id=actor, **values),
+            )
+        )
         return _back(seat)
 
     return _try(request, seat, work)
@@ -112,12 +118,15 @@ def make_key(request: HttpRequest) -> HttpResponse:
             raise not_found()
         days = values["days"]
         key, secret = transact(
-            lambda: identity.issue_key(
-                agent,
-                scopes=values["scopes"],
-                label=values["label"],
-                expires_at=clock() + timedelta(days=days) if days else None,
-                maker=seat.caller,
+            as_member(
+                seat.caller,
+                lambda: identity.issue_key(
+                    agent,
+                    scopes=values["scopes"],
+                    label=values["label"],
+                    expires_at=clock() + timedelta(days=days) if days else None,
+                    maker=seat.caller,
+                ),
             )
         )
         return show(request, seat, secret=secret, made=key, made_for=agent.name)
@@ -132,7 +141,10 @@ def revoke_key(request: HttpRequest, key_id: str) -> HttpResponse:
 
     def work() -> HttpResponse:
         key = path_id("key", key_id)
-        transact(lambda: identity.revoke_key(seat.organization.pk, key, actor_id=seat.caller.principal_id))
+        actor = seat.caller.principal_id
+        transact(
+            as_member(seat.caller, lambda: identity.revoke_key(seat.organization.pk, key, actor_id=actor))
+        )
         return _back(seat)
 
     return _try(request, seat, work)
