@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 
 from titen.errors import Refused, invalid, not_found
 
-from . import events, leasing
+from . import events, leasing, reservations
 from .admission import check_capabilities, check_concurrency
 from .callers import EVERYTHING, SCOPES, Caller
 from .claims import check_ttl
@@ -294,7 +294,10 @@ def issue_key(
 def revoke_key(
     organization_id: UUID, key_id: UUID, *, actor_id: UUID | None = None, user_id: UUID | None = None
 ) -> ApiKey:
-    """End a key at once; leases that were taken with it run out by themselves."""
+    """End a key at once; leases that were taken with it run out by themselves.
+
+    What is kept for its principal is kept no longer when it was the last key that can claim.
+    """
     count = ApiKey.objects.filter(pk=key_id, organization_id=organization_id, revoked_at=None).update(
         revoked_at=ClockNow()
     )
@@ -309,4 +312,5 @@ def revoke_key(
             subject_id=key_id,
             user_id=user_id,
         )
+        reservations.end_without_key(key.principal, actor_id=actor_id)
     return key

@@ -48,7 +48,7 @@ class DependencyInline(AuditInline):
     verbose_name_plural = "dependencies"
     organization_path = "task__organization_id"
     fk_name = "task"
-    fields = ("depends_on", "satisfied_at")
+    fields = ("depends_on", "satisfied_at", "waived_at")
     readonly_fields = fields
     related = ("depends_on",)
 

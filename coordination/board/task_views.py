@@ -75,7 +75,7 @@ def take_over(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """From whoever holds it: to oneself, an agent or the queue."""
     values = forms.read(forms.TakeOver, request)
     target = find_target(caller, values["to"])
-    takeovers.take_over(
+    taken = takeovers.take_over(
         caller,
         task_id,
         to=target,
@@ -85,11 +85,11 @@ def take_over(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     )
     if target is None:
         return "Back in the queue."
-    return (
-        "You hold the task now."
-        if target.pk == caller.principal_id
-        else f"Kept for {target.name} for 15 minutes."
-    )
+    if target.pk == caller.principal_id:
+        return "You hold the task now."
+    if taken.reserved_for_id is None:
+        return f"Back in the queue: {target.name} has no key that can claim."
+    return f"Kept for {target.name} for 15 minutes."
 
 
 def block(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
