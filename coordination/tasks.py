@@ -1,6 +1,7 @@
 """Tasks: creating them, and what humans do to them."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from .models import (
     TaskStatus,
 )
 from .models.fields import ClockNow
+from .sweeping import sweep_batch
 from .transitions import TASK
 
 
@@ -104,15 +106,18 @@ def refuse_unless(task: Task, verb: str) -> None:
 def refuse_stale(held: Held, *, shown: str | None, epoch: int | None = None) -> None:
     """Refuse an action on a page that showed something else than what stands.
 
-    `shown` is the page's digest (`digests.of_task`); None where the caller has seen no page.
+    `shown` is the page's digest (`digests.of_task`); None where the caller has seen no page. A lease that had run
+    out is written down all the same, so that the next page shows it.
     """
     stands, current = digests.of_task(held.task), current_epoch(held.task)
     if shown not in (None, stands) or epoch not in (None, current):
-        raise Refused(
+        refused = Refused(
             "CONFLICT",
             "The task has moved on since this page was shown. Look at it again, then decide.",
             details={"state": held.task.status, "current_epoch": current, "digest": stands},
         )
+        refused.afterwards = partial(sweep_batch, task_id=held.task.pk)
+        raise refused
 
 
 def cancel(caller: Caller, task_id: UUID, *, reason: str = "", shown: str | None = None) -> Task:

@@ -204,3 +204,15 @@ def test_of_two_colleagues_with_the_same_page_one_acts(stage: Stage, company: Co
         outcomes = together(lambda: set_it(stage.human, 5), lambda: set_it(colleague, 9))
         assert sorted(isinstance(each, int) for each in outcomes) == [False, True]
         assert scene.shown["priority"] in outcomes
+
+
+def test_a_page_that_shows_a_holder_whose_lease_has_run_out_is_out_of_date_once(stage: Stage) -> None:
+    """No sweeper runs here: the refusal writes down what the page did not know, so that the next one shows it."""
+    scene = make_scene(stage, "held_but_run_out")
+    path = f"/v1/tasks/{scene.task_id}/takeover"
+    body = {"to": "me", "reason": "It is dead.", "epoch": 1}
+    with Session(stage.human, stage.company.url) as session:
+        refused = session.post(path, {**body, "shown_digest": scene.shown["digest"]})
+        assert refused.status_code == 409
+        assert scene.shown["status"] == "todo"
+        assert session.post(path, {**body, "shown_digest": scene.shown["digest"]}).status_code == 200

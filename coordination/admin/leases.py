@@ -8,7 +8,6 @@ from django.utils.html import format_html_join
 
 from coordination import digests, leasing
 from coordination.audit import AuditAdmin, OrganizationFilter, link_to
-from coordination.locks import hold_task
 from coordination.models import Event, Lease, Renewal, Resource, Role, Run, Task
 from coordination.verbs import Verb, member
 
@@ -119,7 +118,7 @@ class LeaseAdmin(AuditAdmin):
         """The task, or else the resource, comes first."""
         task = Task.objects.filter(resource_id=obj.resource_id).values_list("pk", flat=True).first()
         if task:
-            hold_task(obj.organization_id, task)
+            Task.objects.select_for_update(no_key=True).get(pk=task)
         else:
             Resource.objects.select_for_update(no_key=True).get(pk=obj.resource_id)
         return super().hold(obj)
