@@ -144,7 +144,7 @@ def _edit(
     row: Any = None,
 ) -> HttpResponse:
     """Read a form and do one rule with it. A refused one comes back as it was typed, with what is wrong beside
-    the field; the digest in it is that of the row as it stands."""
+    the field; the digest in it is that of the row as it stands, and so is what the person did not change."""
     filled = form(request.POST, auto_id=f"{key}-%s")
     try:
         policy_forms.refuse_unless_valid(filled)
@@ -159,6 +159,8 @@ def _edit(
     if row is not None:
         row.refresh_from_db()
         typed["shown"] = row_digest(row)
+        if isinstance(filled, policy_forms.Change) and refused.code == "DIGEST_MISMATCH":
+            policy_forms.keep_changes(typed, filled, row)
     again = form(typed, auto_id=f"{key}-%s")
     policy_forms.mark(again, refused)
     status, sent = refused.kind.status, Sent(key, again)

@@ -7,7 +7,7 @@ from django.db.models import F
 
 from coordination import events
 from coordination.callers import Caller
-from coordination.locks import keep_role
+from coordination.locks import hold_member
 from coordination.models import Role, Task
 from titen.errors import Refused, invalid
 
@@ -32,7 +32,7 @@ def require_human(caller: Caller) -> None:
     """
     if not caller.is_human or caller.role is None or caller.user_id is None:
         raise Refused("FORBIDDEN", "Only a human decides, on the board. An API key cannot.")
-    keep_role(caller)
+    hold_member(caller)
 
 
 def require_role_for(caller: Caller, approval: Approval) -> None:

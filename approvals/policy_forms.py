@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.http import QueryDict
 
 from coordination.board.forms import Line
 from coordination.models import Role
@@ -153,7 +154,16 @@ class Rule(forms.Form):
         )
 
 
-class ChangeTool(Tool, Shown):
+class Change(Shown):
+    """Other terms for a row. Beside each field goes what the page showed in it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for bound in self.visible_fields():
+            bound.field.show_hidden_initial = True
+
+
+class ChangeTool(Tool, Change):
     """Other terms for a line of the tool list."""
 
     def terms(self, organization_id: UUID) -> ToolTerms:
@@ -162,7 +172,7 @@ class ChangeTool(Tool, Shown):
         return super().terms(organization_id)
 
 
-class ChangeRule(Rule, Shown):
+class ChangeRule(Rule, Change):
     """Other terms for a rule."""
 
 
@@ -205,6 +215,19 @@ def values_of(row: PolicyRule | ToolEntry) -> dict[str, Any]:
     if isinstance(row, PolicyRule):
         values["agent"] = row.agent.name if row.agent else ""
     return values
+
+
+def keep_changes(typed: QueryDict, sent: forms.Form, row: PolicyRule | ToolEntry) -> None:
+    """Of what was typed into a form that is out of date, what the person did not change becomes what stands now.
+
+    So that sending it again undoes nothing that a colleague has done.
+    """
+    for bound in type(sent)(initial=values_of(row)).visible_fields():
+        value = bound.field.widget.format_value(bound.value())
+        stands = value[0] if isinstance(value, list) else value or ""
+        if bound.name not in sent.changed_data:
+            typed[bound.name] = stands
+        typed[bound.html_initial_name] = stands
 
 
 def refuse_unless_valid(form: forms.Form) -> None:

@@ -19,6 +19,7 @@ from django.utils.html import format_html
 
 from titen.api.ids import public_id
 
+from . import digests
 from .models import Membership, Organization, Role
 from .verbs import Verb, do
 
@@ -167,6 +168,8 @@ class AuditAdmin(Limited, admin.ModelAdmin):  # type: ignore[type-arg]
     change_list_template = "admin/audit/change_list.html"
     change_form_template = "admin/audit/change_form.html"
     verbs: ClassVar[tuple[Verb, ...]] = ()
+    # What the verbs on a row are judged by: when one of these columns has changed, its form is out of date.
+    shown: ClassVar[tuple[str, ...]] = ()
     # Columns that may be asked for in the URL, beside the filters.
     open_lookups: ClassVar[tuple[str, ...]] = ()
     # Columns that an id in the search box is looked for in.
@@ -247,6 +250,19 @@ class AuditAdmin(Limited, admin.ModelAdmin):  # type: ignore[type-arg]
     def verb_view(self, request: HttpRequest, name: str, object_id: UUID | None = None) -> HttpResponse:
         """The page of one verb: a form, and its rule."""
         return do(self, request, name, object_id)
+
+    def organization_of(self, obj: Any) -> UUID | None:
+        """Whose members act on a row."""
+        found: UUID | None = getattr(obj, self.organization_path, None)
+        return found
+
+    def digest(self, obj: Any) -> str:
+        """Of what its page shows of a row; the forms of the verbs carry it."""
+        return digests.of_columns(obj, self.shown)
+
+    def hold(self, obj: Any) -> Any:
+        """Lock a row in the order in which its rules do; the row as it stands."""
+        return self.model._default_manager.select_for_update(no_key=True).get(pk=obj.pk)
 
     def log_of(self, obj: Any) -> dict[str, Any]:
         """The query that finds the events about a row."""

@@ -15,8 +15,9 @@ from titen.errors import Refused
 
 from . import events
 from .locks import Held
-from .models import Blocker, Run, RunStatus, Task, TaskStatus
+from .models import Blocker, BlockerKind, Run, RunStatus, Task, TaskStatus
 from .models.fields import ClockNow
+from .reservations import keep_for
 from .transitions import OPEN, TASK
 
 RESERVED_AFTER_WAIT = timedelta(minutes=2)
@@ -65,9 +66,20 @@ def close_blockers(held: Held, blockers: "QuerySet[Blocker]", *, resume: bool = 
         return count
     if task.open_blockers:
         Task.objects.filter(pk=task.pk).update(open_blockers=task.open_blockers)
+        _end_pause(held)
     else:
         go_on(held)
     return count
+
+
+def _end_pause(held: Held) -> None:
+    """Other blockers are left: the run waits, and is asked to pause only while a manual one is among them."""
+    run = held.run
+    if run is None or run.pause_requested_at is None:
+        return
+    if not Blocker.objects.filter(task=held.task, kind=BlockerKind.MANUAL, closed_at=None).exists():
+        Run.objects.filter(pk=run.pk).update(pause_requested_at=None)
+        run.pause_requested_at = None
 
 
 def go_on(held: Held) -> None:
@@ -81,11 +93,7 @@ def go_on(held: Held) -> None:
     last = None
     if task.last_run_end == RunStatus.PARKED:
         last = Run.objects.filter(task=task).order_by("-number").first()
-    reserved = (
-        {"reserved_for_id": last.principal_id, "reserved_until": held.at + RESERVED_AFTER_WAIT}
-        if last
-        else {}
-    )
+    reserved = keep_for(last.principal_id, at=held.at, lasting=RESERVED_AFTER_WAIT) if last else {}
     _move(task, status=TaskStatus.TODO, **reserved)
 
 

@@ -45,12 +45,13 @@ def _cancelled_sentence(other: Task) -> str:
 
 
 def _dependents(task: Task, *, satisfied: bool) -> list[Task]:
-    """The open tasks that name `task` as a dependency, locked in the order of their ids.
+    """The open tasks that name `task` as a dependency that nobody waived, locked in the order of their ids.
 
     They are locked whatever their status: a condition in the query would be judged by its snapshot, and
     pass over one that becomes open while we wait.
     """
-    ids = TaskDependency.objects.filter(depends_on=task, satisfied_at__isnull=not satisfied).values("task_id")
+    named = TaskDependency.objects.filter(depends_on=task, satisfied_at__isnull=not satisfied, waived_at=None)
+    ids = named.values("task_id")
     locked = (
         Task.objects.select_for_update(no_key=True).defer(*LONG_COLUMNS).filter(pk__in=ids).order_by("pk")
     )
@@ -70,12 +71,16 @@ def block_dependents(task: Task, actor_id: UUID) -> None:
 def wait_again(task: Task, actor_id: UUID, *, was_done: bool) -> None:
     """Open dependents wait for the reopened task once more, and no longer for its reopening.
 
-    Who does not wait for a cancelled task was told so by a human, and that stands.
+    Whoever was told by a human not to wait for it does not: a dependency that was waived stays waived.
     """
     for other in _dependents(task, satisfied=True) if was_done else []:
         if other.status == TaskStatus.IN_PROGRESS:
             continue
-        TaskDependency.objects.filter(task=other, depends_on=task).update(satisfied_at=None)
+        again = TaskDependency.objects.filter(
+            task=other, depends_on=task, satisfied_at__isnull=False, waived_at=None
+        )
+        if again.update(satisfied_at=None) == 0:
+            continue
         Task.objects.filter(pk=other.pk).update(open_dependencies=F("open_dependencies") + 1)
     for other in _dependents(task, satisfied=False):
         held = hold_task(other.organization_id, other.pk)
@@ -93,7 +98,7 @@ def waive_cancelled(task: Task) -> None:
     named = Blocker.objects.filter(task=task, closed_at=None, kind=BlockerKind.DEPENDENCY)
     count = TaskDependency.objects.filter(
         task=task, depends_on_id__in=named.values("subject_id"), satisfied_at=None
-    ).update(satisfied_at=ClockNow())
+    ).update(satisfied_at=ClockNow(), waived_at=ClockNow())
     if count:
         Task.objects.filter(pk=task.pk).update(open_dependencies=F("open_dependencies") - count)
 

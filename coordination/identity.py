@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 
 from titen.errors import Refused, invalid, not_found
 
-from . import events, keys, leasing
+from . import events, keys, leasing, reservations
 from .admission import check_capabilities, check_concurrency
 from .callers import EVERYTHING, SCOPES, Caller
 from .claims import check_ttl
@@ -300,7 +300,10 @@ def issue_key(
 def revoke_key(
     organization_id: UUID, key_id: UUID, *, actor_id: UUID | None = None, user_id: UUID | None = None
 ) -> ApiKey:
-    """End a key at once; leases that were taken with it run out by themselves. Those made with it stay."""
+    """End a key at once; leases that were taken with it run out by themselves. Those made with it stay.
+
+    What is kept for its principal is kept no longer when it was the last key that can claim.
+    """
     count = ApiKey.objects.filter(pk=key_id, organization_id=organization_id, revoked_at=None).update(
         revoked_at=ClockNow()
     )
@@ -315,6 +318,7 @@ def revoke_key(
             subject_id=key_id,
             user_id=user_id,
         )
+        reservations.end_without_key(key.principal, actor_id=actor_id)
     return key
 
 
@@ -323,4 +327,7 @@ def revoke_key_and_made_with_it(
 ) -> tuple[ApiKey, list[UUID]]:
     """End a key and every key that was made with it; the key, and the ids of the others that ended now."""
     key = revoke_key(organization_id, key_id, actor_id=actor_id, user_id=user_id)
-    return key, keys.revoke_made_with(key, actor_id=actor_id, user_id=user_id)
+    ended = keys.revoke_made_with(key, actor_id=actor_id, user_id=user_id)
+    for principal in Principal.objects.filter(api_keys__in=ended).distinct().order_by("pk"):
+        reservations.end_without_key(principal, actor_id=actor_id)
+    return key, ended

@@ -37,6 +37,30 @@ def clock() -> datetime:
     return moment
 
 
+_MEMBER = """
+SELECT m.role FROM coordination_membership m JOIN coordination_user u ON u.id = m.user_id AND u.is_active
+WHERE m.organization_id = %(organization)s AND m.user_id = %(user)s AND m.ended_at IS NULL FOR SHARE OF m"""
+
+
+def hold_member(caller: Caller) -> None:
+    """Let a person act with the role that the door has read: whoever changes it waits for our commit.
+
+    `NOT_FOUND` when their membership has ended since the request began, `FORBIDDEN` when their role is lower by
+    now. Taken before every other lock, as `identity.end_membership` does. An agent has no role.
+    """
+    if caller.user_id is None or caller.role is None:
+        return
+    row = fetch(_MEMBER, {"organization": caller.organization_id, "user": caller.user_id})
+    if row is None:
+        raise not_found()
+    if not Role(row["role"]).includes(Role(caller.role)):
+        raise Refused(
+            "FORBIDDEN",
+            f"Your role has just been changed to {row['role']}. Nothing was done.",
+            details={"role": row["role"]},
+        )
+
+
 _HOLD = """
 SELECT id FROM coordination_principal WHERE id = ANY (%(ids)s::uuid[]) AND disabled_at IS NULL
 ORDER BY id FOR KEY SHARE"""
@@ -54,33 +78,13 @@ def hold_able(caller: Caller, *others: UUID) -> set[UUID]:
     Whoever disables one of them, or ends their membership, waits for our commit and sees what we did. A
     foreign key takes this lock anyway, but only at the commit, when other locks are held.
     """
+    hold_member(caller)
     params = {"ids": [caller.principal_id, *others]}
     able = {row["id"] for row in fetch_all(_HOLD, params)}
     able -= {row["id"] for row in fetch_all(_LEFT, params)}
     if caller.principal_id not in able:
         raise not_found() if caller.is_human else Refused("UNAUTHENTICATED")
     return able
-
-
-_ROLE = """
-SELECT m.role FROM coordination_membership m JOIN coordination_user u ON u.id = m.user_id AND u.is_active
-WHERE m.organization_id = %(organization)s AND m.user_id = %(user)s AND m.ended_at IS NULL FOR SHARE OF m"""
-
-
-def keep_role(caller: Caller) -> None:
-    """Let a person act with the role that the door has read: it stays theirs until our commit.
-
-    `NOT_FOUND` when their membership has ended meanwhile, `FORBIDDEN` when their role is a lower one now.
-    Whoever changes it at this moment waits for our commit. The first lock of a transaction. An agent has
-    no role.
-    """
-    if caller.user_id is None or caller.role is None:
-        return
-    row = fetch(_ROLE, {"organization": caller.organization_id, "user": caller.user_id})
-    if row is None:
-        raise not_found()
-    if not Role(row["role"]).includes(Role(caller.role)):
-        raise Refused("FORBIDDEN", f"Your role here has changed to {row['role']}. Load the page again.")
 
 
 def hold_task(organization_id: UUID, task_id: UUID, *, for_holder: bool = False) -> Held:

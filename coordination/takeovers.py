@@ -6,7 +6,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from . import events
+from titen.errors import invalid
+
+from . import events, reservations
 from .callers import Caller
 from .dependencies import waive_cancelled
 from .leases import end_lease, grant
@@ -18,17 +20,20 @@ RESERVED_FOR_AGENT = timedelta(minutes=15)
 AVOIDED_AFTER_TAKEOVER = timedelta(minutes=5)
 
 
-def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int) -> Task:
+def take_over(
+    caller: Caller, task_id: UUID, *, to: Principal | None, reason: str, epoch: int, shown: str | None = None
+) -> Task:
     """A human takes the task from whoever holds it: to oneself, to an agent, or (None) to the queue.
 
-    `epoch` is what the page showed; another one is refused. The last holder's run is superseded.
+    `epoch` and the digest `shown` are what the page showed; another truth is refused. The last holder's run is
+    superseded. An agent without a key that can claim gets no reservation.
     """
     to_self = to is not None and to.pk == caller.principal_id
-    if to_self:
-        hold_able(caller)
+    if to is not None and to.pk not in hold_able(caller, to.pk):
+        raise invalid("to", "has been disabled. Choose another agent.")
     held = hold_task(caller.organization_id, task_id)
     task = held.task
-    refuse_stale(held, epoch)
+    refuse_stale(held, shown=shown, epoch=epoch)
     refuse_unless(task, "take_over")
     was = task.status
     after = TaskStatus.IN_PROGRESS if to_self else TaskStatus.TODO
@@ -52,7 +57,7 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
         "attempt_count": 0,
         "fruitless_ends": 0,
         "backoff_until": None,
-        "reserved_for": None,
+        "reserved_for_id": None,
         "reserved_until": None,
         "avoided": None,
         "avoided_until": None,
@@ -60,7 +65,7 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
     if to is None and last_holder:
         changes.update(avoided=last_holder, avoided_until=held.at + AVOIDED_AFTER_TAKEOVER)
     elif to is not None and not to_self:
-        changes.update(reserved_for=to, reserved_until=held.at + RESERVED_FOR_AGENT)
+        changes.update(reservations.keep_for(to.pk, at=held.at, lasting=RESERVED_FOR_AGENT))
     Task.objects.filter(pk=task_id).update(**changes)
     Comment.objects.create(
         organization_id=task.organization_id,
@@ -86,12 +91,17 @@ def take_over(caller: Caller, task_id: UUID, *, to: Principal | None, reason: st
 
 
 def revoke_runs_of(principal: Principal, *, actor_id: UUID | None) -> None:
-    """Take back what a disabled principal holds: its tasks return to the queue, or stay blocked."""
+    """Take back what a disabled principal holds: its tasks return to the queue, or stay blocked.
+
+    What is kept for it is kept no longer.
+    """
     open_runs = Run.objects.filter(
         organization_id=principal.organization_id, principal=principal, ended_at=None
     )
-    for task_id in open_runs.order_by("task_id").values_list("task_id", flat=True):
+    mine = set(open_runs.values_list("task_id", flat=True))
+    for task_id in sorted(mine.union(reservations.tasks_about(principal))):
         held = hold_task(principal.organization_id, task_id)
+        reservations.end(held.task, principal, actor_id=actor_id)
         if held.run is None or held.run.principal_id != principal.pk:
             continue
         after = TaskStatus.BLOCKED if held.task.status == TaskStatus.BLOCKED else TaskStatus.TODO

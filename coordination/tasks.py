@@ -1,6 +1,7 @@
 """Tasks: creating them, and what humans do to them."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +9,7 @@ from django.db import connection
 
 from titen.errors import Refused
 
-from . import blockers, dependencies, events, handoffs, participants
+from . import blockers, dependencies, digests, events, handoffs, participants
 from .callers import Caller
 from .claims import check_ttl, profile_for
 from .leases import end_lease, renew_human
@@ -25,6 +26,7 @@ from .models import (
     TaskStatus,
 )
 from .models.fields import ClockNow
+from .sweeping import sweep_batch
 from .transitions import TASK
 
 
@@ -101,20 +103,27 @@ def refuse_unless(task: Task, verb: str) -> None:
         )
 
 
-def refuse_stale(held: Held, epoch: int | None) -> None:
-    """Refuse a human's action on a page that showed another epoch than the current one."""
-    current = current_epoch(held.task)
-    if epoch is not None and epoch != current:
-        raise Refused(
+def refuse_stale(held: Held, *, shown: str | None, epoch: int | None = None) -> None:
+    """Refuse an action on a page that showed something else than what stands.
+
+    `shown` is the page's digest (`digests.of_task`); None where the caller has seen no page. A lease that had run
+    out is written down all the same, so that the next page shows it.
+    """
+    stands, current = digests.of_task(held.task), current_epoch(held.task)
+    if shown not in (None, stands) or epoch not in (None, current):
+        refused = Refused(
             "CONFLICT",
             "The task has moved on since this page was shown. Look at it again, then decide.",
-            details={"state": held.task.status, "current_epoch": current},
+            details={"state": held.task.status, "current_epoch": current, "digest": stands},
         )
+        refused.afterwards = partial(sweep_batch, task_id=held.task.pk)
+        raise refused
 
 
-def cancel(caller: Caller, task_id: UUID, *, reason: str = "") -> Task:
+def cancel(caller: Caller, task_id: UUID, *, reason: str = "", shown: str | None = None) -> Task:
     """End a task for good: its run and approvals end too, and its dependents are blocked."""
     held = hold_task(caller.organization_id, task_id)
+    refuse_stale(held, shown=shown)
     refuse_unless(held.task, "cancel")
     end_everything_open(held, because="cancelled", actor_id=caller.principal_id)
     if held.run is not None:
@@ -165,10 +174,12 @@ def end_everything_open(held: Held, *, because: str, actor_id: UUID) -> None:
     handoffs.withdraw_offers_of(held.task, actor_id=actor_id)
 
 
-def block(caller: Caller, task_id: UUID, *, sentence: str, epoch: int | None = None) -> Task:
+def block(
+    caller: Caller, task_id: UUID, *, sentence: str, shown: str | None = None, epoch: int | None = None
+) -> Task:
     """A human stops a task and says why; its holder's next heartbeat says `pause`."""
     held = hold_task(caller.organization_id, task_id)
-    refuse_stale(held, epoch)
+    refuse_stale(held, shown=shown, epoch=epoch)
     refuse_unless(held.task, "block")
     if Blocker.objects.filter(task=held.task, kind=BlockerKind.MANUAL, closed_at=None).exists():
         raise Refused(
@@ -182,9 +193,10 @@ def block(caller: Caller, task_id: UUID, *, sentence: str, epoch: int | None = N
     return held.task
 
 
-def unblock(caller: Caller, task_id: UUID) -> Task:
+def unblock(caller: Caller, task_id: UUID, *, shown: str | None = None) -> Task:
     """Close what an operator can close: a manual blocker, and dependencies that were cancelled."""
     held = hold_task(caller.organization_id, task_id)
+    refuse_stale(held, shown=shown)
     refuse_unless(held.task, "unblock")
     mine = Blocker.objects.filter(
         task=held.task, closed_at=None, kind__in=[BlockerKind.MANUAL, BlockerKind.DEPENDENCY]
@@ -204,13 +216,14 @@ def unblock(caller: Caller, task_id: UUID) -> Task:
     return held.task
 
 
-def reopen(caller: Caller, task_id: UUID) -> Task:
+def reopen(caller: Caller, task_id: UUID, *, shown: str | None = None) -> Task:
     """Give a task new attempts: out of its `attempts` blocker, or back from its end.
 
     A new round begins: decisions and answers of the last one can still be read, but no longer count, and
     grants that nobody used are void.
     """
     held = hold_task(caller.organization_id, task_id)
+    refuse_stale(held, shown=shown)
     task = held.task
     refuse_unless(task, "reopen")
     was = task.status
@@ -246,9 +259,10 @@ def reopen(caller: Caller, task_id: UUID) -> Task:
     return task
 
 
-def set_priority(caller: Caller, task_id: UUID, *, priority: int) -> Task:
+def set_priority(caller: Caller, task_id: UUID, *, priority: int, shown: str | None = None) -> Task:
     """Move an open task up or down in the queue (-100 to 100)."""
     held = hold_task(caller.organization_id, task_id)
+    refuse_stale(held, shown=shown)
     refuse_unless(held.task, "set_priority")
     was = held.task.priority
     Task.objects.filter(pk=task_id).update(priority=priority)

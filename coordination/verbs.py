@@ -19,6 +19,7 @@ from titen.api.doors import transact
 from titen.errors import Refused
 
 from .callers import Caller
+from .locks import hold_member
 from .models import Principal, Role
 
 if TYPE_CHECKING:
@@ -57,8 +58,13 @@ class Verb:
 
 
 def acting(request: HttpRequest, organization_id: UUID) -> dict[str, UUID | None]:
-    """Who acts, as rules take it: the user's principal in the organization, else the user."""
+    """Who acts, as rules take it: the user's principal in the organization, else the user.
+
+    Who is no superuser is an admin of the organization, and stays so until the transaction is over.
+    """
     user: Any = request.user
+    if not user.is_superuser:
+        member(request, organization_id, Role.ADMIN)
     principal = Principal.objects.filter(organization_id=organization_id, user=user).values_list(
         "pk", flat=True
     )
@@ -71,11 +77,27 @@ def member(request: HttpRequest, organization_id: UUID, role: Role) -> Caller:
     caller = human(request.user, organization_id)
     if caller is None or caller.role is None or not Role(caller.role).includes(role):
         raise Refused("FORBIDDEN", f"Only a member of the organization with the role {role} can do this.")
+    hold_member(caller)
     return caller
 
 
+STALE = "What this page showed is not what stands now. Look at it again, then decide."
+
+
+def refuse_stale(page: "AuditAdmin", row: Any, shown: str) -> Any:
+    """Lock the row, and refuse what comes from a page that showed something else. The row as it stands."""
+    held = page.hold(row)
+    if page.digest(held) != shown:
+        raise Refused("DIGEST_MISMATCH", STALE)
+    return held
+
+
 def do(page: "AuditAdmin", request: HttpRequest, name: str, object_id: UUID | None) -> HttpResponse:
-    """Show a verb's form; when it is sent, call the rule in a transaction. A refusal is shown on the page."""
+    """Show a verb's form; when it is sent, call the rule in a transaction. A refusal is shown on the page.
+
+    A form on a row carries the digest of what its page showed (`AuditAdmin.shown`). When something else stands by
+    now, nothing is done, and the form comes back with what stands.
+    """
     verb = next(
         (item for item in page.verbs if item.name == name and item.makes == (object_id is None)), None
     )
@@ -90,13 +112,19 @@ def do(page: "AuditAdmin", request: HttpRequest, name: str, object_id: UUID | No
     if object_id is not None and row is None:
         return page._get_obj_does_not_exist_redirect(request, page.opts, str(object_id))  # type: ignore[attr-defined,no-any-return]
     form = verb.form(request.POST if request.method == "POST" else None, request=request, subject=row)
+    shown = "" if row is None else page.digest(row)
+    if request.method == "POST":
+        shown = request.POST.get("shown", "")
     status = 200
     if request.method == "POST" and form.is_valid():
         try:
-            done = transact(lambda: _act(verb, request, row, form.cleaned_data))
+            done = transact(lambda: _act(page, verb, request, row, form.cleaned_data, shown))
         except Refused as refused:
-            form.add_error(None, refused.message)
             status = refused.kind.status
+            if row is not None and refused.code == "DIGEST_MISMATCH":
+                row.refresh_from_db()
+                form, shown = _anew(verb, request, row), page.digest(row)
+            form.add_error(None, refused.message)
         else:
             return _done(page, request, verb, row, done)
     context = {
@@ -104,14 +132,35 @@ def do(page: "AuditAdmin", request: HttpRequest, name: str, object_id: UUID | No
         "title": verb.label if row is None else f"{verb.label}: {row}",
         "verb": verb,
         "form": form,
+        "shown": shown,
         "opts": page.opts,
         "original": row,
     }
     return TemplateResponse(request, "admin/audit/verb.html", context, status=status)
 
 
-def _act(verb: Verb, request: HttpRequest, row: Any, values: dict[str, Any]) -> Any:
+def _anew(verb: Verb, request: HttpRequest, row: Any) -> VerbForm:
+    """The form with what stands by now; of what was typed only that which no column is the start of."""
+    begins = verb.form(request=request, subject=row)
+    values = {name: begins.get_initial_for_field(field, name) for name, field in begins.fields.items()}
+    typed = {
+        name: begins.fields[name].widget.value_from_datadict(request.POST, request.FILES, name)
+        for name, value in values.items()
+        if value is None
+    }
+    return verb.form({**values, **typed}, request=request, subject=row)
+
+
+def _act(
+    page: "AuditAdmin", verb: Verb, request: HttpRequest, row: Any, values: dict[str, Any], shown: str
+) -> Any:
     try:
+        if row is not None:
+            organization_id = page.organization_of(row)
+            caller = human(request.user, organization_id) if organization_id else None
+            if caller is not None:
+                hold_member(caller)
+            row = refuse_stale(page, row, shown)
         return verb.rule(request, row, values)
     except IntegrityError as problem:
         raise refusal_for(problem) or problem from None

@@ -335,14 +335,14 @@ def test_human_verbs(agent: Agent, otto: Visitor) -> None:
     made = agent.create("By hand")
     task, path = made["id"], f"/tasks/{made['id']}"
     otto.open(path)
-    assert said(otto.click(f"{path}/priority", priority="12")) == "Priority is 12 now."
-    assert said(otto.click(f"{path}/block", sentence="Wait for Monday.", epoch="0")).startswith("Blocked")
-    assert otto.click(f"{path}/block", sentence="Again.", epoch="0").status_code == 409
-    assert said(otto.click(f"{path}/unblock")) == "Unblocked."
+    assert said(otto.act(task, "priority", priority="12")) == "Priority is 12 now."
+    assert said(otto.act(task, "block", sentence="Wait for Monday.", epoch="0")).startswith("Blocked")
+    assert otto.act(task, "block", sentence="Again.", epoch="0").status_code == 409
+    assert said(otto.act(task, "unblock")) == "Unblocked."
     assert said(otto.click(f"{path}/comments", body="Noted.")) == "Comment posted."
-    assert said(otto.click(f"{path}/cancel", reason="Not needed.")) == "Cancelled."
-    assert said(otto.click(f"{path}/reopen")) == "Reopened, with new attempts."
-    kept = otto.click(f"{path}/takeover", to=agent.principal.name, reason="It knows it.", epoch="0")
+    assert said(otto.act(task, "cancel", reason="Not needed.")) == "Cancelled."
+    assert said(otto.act(task, "reopen")) == "Reopened, with new attempts."
+    kept = otto.act(task, "takeover", to=agent.principal.name, reason="It knows it.", epoch="0")
     assert said(kept) == f"Kept for {agent.principal.name} for 15 minutes."
     stored = row(Task, "task", task)
     assert (stored.status, stored.priority, stored.reserved_for_id) == ("todo", 12, agent.principal.pk)
@@ -352,8 +352,8 @@ def test_a_human_holds_a_run(agent: Agent, otto: Visitor, ada: Visitor, claimed:
     task = claimed["task"]["id"]
     path = f"/tasks/{task}"
     otto.open(path), ada.open(path)
-    assert otto.click(f"{path}/takeover", to="me", reason="I do it.", epoch="0").status_code == 409
-    taken = otto.click(f"{path}/takeover", to="me", reason="I do it.", epoch="1")
+    assert otto.act(task, "takeover", to="me", reason="I do it.", epoch="0").status_code == 409
+    taken = otto.act(task, "takeover", to="me", reason="I do it.", epoch="1")
     assert said(taken) == "You hold the task now."
     run = Run.objects.get(task=row(Task, "task", task), ended_at=None)
     mine = f"/runs/run_{run.pk.hex}"
@@ -372,9 +372,9 @@ def test_a_human_holds_a_run(agent: Agent, otto: Visitor, ada: Visitor, claimed:
 
 @pytest.mark.parametrize("verb", ["fail", "release"])
 def test_a_human_gives_a_run_up(agent: Agent, otto: Visitor, verb: str) -> None:
-    path = f"/tasks/{agent.create('Not mine')['id']}"
-    otto.open(path)
-    otto.click(f"{path}/takeover", to="me", reason="I do it.", epoch="0")
+    task = agent.create("Not mine")["id"]
+    otto.open(f"/tasks/{task}")
+    otto.act(task, "takeover", to="me", reason="I do it.", epoch="0")
     run = Run.objects.get(task__title="Not mine", principal__user__isnull=False, ended_at=None)
     answer = otto.click(f"/runs/run_{run.pk.hex}/{verb}", epoch="1", error="No.", reason="No.", final="on")
     assert answer.status_code == 200

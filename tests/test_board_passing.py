@@ -314,7 +314,7 @@ def test_a_task_that_somebody_else_has_by_now_is_refused_and_said(
     hers.open("/messages")
     ada = visit(admin)
     ada.open(f"/tasks/{claimed['task']['id']}")
-    ada.click(f"/tasks/{claimed['task']['id']}/takeover", to="me", reason="I do it.", epoch="1")
+    ada.act(claimed["task"]["id"], "takeover", to="me", reason="I do it.", epoch="1")
     answer = hers.click(f"/handoffs/{made['handoff_id']}/accept")
     assert answer.status_code == 404
     assert "It was withdrawn at" in said(answer)

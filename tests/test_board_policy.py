@@ -275,13 +275,9 @@ def test_a_rule_is_changed_by_the_form_that_shows_it(
     )
     page = boss.open(f"/policy?change={printed(rule)}").text
     form = fields(page, printed(rule))
-    assert form == {
-        **BLANK,
-        "agent": "ada",
-        "rank": "5",
-        "expires_in_seconds": "90 min",
-        "shown": row_digest(rule),
-    }
+    shown_in_it = {**BLANK, "agent": "ada", "rank": "5", "expires_in_seconds": "90 min"}
+    begun = {f"initial-{name}": value for name, value in shown_in_it.items()}
+    assert form == {**shown_in_it, **begun, "shown": row_digest(rule)}
     answer = boss.click(f"/policy/rules/{printed(rule)}", **{**form, "tool": "release", "agent": ""})
     assert said(answer) == "Changed: ask release, rank 5."
     assert "release rank 5" in shown(answer.text, rule)
@@ -421,7 +417,9 @@ def test_an_edit_of_what_has_changed_shows_the_row_as_it_stands_and_keeps_what_w
         assert again["tool"] == "mine"
     # Having looked, they may go on.
     assert boss.click(f"/policy/rules/{printed(rule)}", **again).status_code == 200
-    assert rules_of(company)[0].tool == "mine"
+    (now,) = rules_of(company)
+    # What they changed, and nothing that their colleague did.
+    assert (now.tool, now.decision, now.rank) == ("mine", Decision.DENY, 99)
 
 
 def test_without_scripts_every_form_leads_back_to_the_page(

@@ -26,8 +26,11 @@ class Browser:
         self.client.force_login(human.user, backend="django.contrib.auth.backends.ModelBackend")
 
     def post(self, scene: Scene, verb: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """With what the task's page shows now."""
         answer = self.client.post(
-            f"/v1/tasks/{scene.task_id}/{verb}", body or {}, content_type="application/json"
+            f"/v1/tasks/{scene.task_id}/{verb}",
+            {"shown_digest": scene.shown["digest"], **(body or {})},
+            content_type="application/json",
         )
         return answer.status_code, answer.json()
 
@@ -123,7 +126,11 @@ def test_a_question_stays_as_a_comment_when_the_task_is_taken_over(stage: Stage,
 def test_a_takeover_of_what_the_page_did_not_show_is_refused(stage: Stage, browser: Browser) -> None:
     scene = make_scene(stage, "held")
     error = browser.refused("CONFLICT", scene, "takeover", {"to": "me", "reason": "It hangs.", "epoch": 0})
-    assert error["details"] == {"state": "in_progress", "current_epoch": 1}
+    assert error["details"] == {
+        "state": "in_progress",
+        "current_epoch": 1,
+        "digest": scene.shown["digest"],
+    }
     assert scene.shown["standing"]["holder"] == "ada"
 
 

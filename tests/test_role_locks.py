@@ -9,7 +9,7 @@ from django.db import transaction
 from approvals import decisions
 from approvals.models import Approval
 from coordination import identity, tasks
-from coordination.locks import keep_role
+from coordination.locks import hold_member
 from coordination.models import Membership, Role, User
 from titen.api.doors import transact
 from titen.errors import Refused
@@ -142,7 +142,7 @@ def test_people_of_one_organization_do_not_wait_for_each_other(stage: Stage, app
     one, two = make_scene(stage, "held"), make_scene(stage, "held")
     caller = approver.caller
     with transaction.atomic():
-        keep_role(caller)
+        hold_member(caller)
         tasks.block(caller, one.task, sentence="Stop.")
         beside = Work(
             lambda: transact(lambda: tasks.block(caller, two.task, sentence="Stop."), person=caller)

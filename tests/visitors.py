@@ -38,6 +38,13 @@ class Visitor:
         self.page = path
         return answer
 
+    def act(self, task_id: str, verb: str, /, **fields: Any) -> httpx.Response:
+        """Click a verb of a task's page, as a page loaded just now shows it."""
+        page = self.client.get(f"/tasks/{task_id}").text
+        found = re.search(r'name="shown_digest" value="([0-9a-f]{64})"', page)
+        assert found, "the page offers no verb"
+        return self.click(f"/tasks/{task_id}/{verb}", **fields, shown_digest=found[1])
+
     def form(self, path: str, /, **fields: Any) -> httpx.Response:
         """Submit a plain form."""
         return self.client.post(path, data={"csrfmiddlewaretoken": self.token, **fields})

@@ -122,5 +122,5 @@ class EffectReconcile(HumanView):
         organization_id = Effect.objects.filter(pk=effect).values_list("organization_id", flat=True).first()
         caller = self.human(request, organization_id, Role.OPERATOR)
         outcome = EffectStatus(body.pop("outcome"))
-        done = transact(lambda: outcomes.reconcile(caller, effect, outcome=outcome, **body))
+        done = transact(lambda: outcomes.reconcile(caller, effect, outcome=outcome, **body), person=caller)
         return Response(effect_json(done, private=True))

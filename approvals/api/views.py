@@ -111,7 +111,7 @@ class ApprovalVerb(HumanView):
             Approval.objects.filter(pk=approval).values_list("organization_id", flat=True).first()
         )
         caller = self.human(request, organization_id, Role.VIEWER)
-        return Response(approval_json(transact(lambda: work(caller, approval))))
+        return Response(approval_json(transact(lambda: work(caller, approval), person=caller)))
 
 
 class ApprovalDecide(ApprovalVerb):

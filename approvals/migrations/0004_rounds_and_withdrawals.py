@@ -46,14 +46,8 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="approval",
             constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(("withdrawal_reason", ""), ("withdrawn_by__isnull", True)),
-                    models.Q(
-                        models.Q(("status", "void"), ("withdrawn_by__isnull", False)),
-                        models.Q(("withdrawal_reason", ""), _negated=True),
-                    ),
-                    _connector="OR",
-                ),
+                condition=models.Q(withdrawn_by__isnull=True, withdrawal_reason="")
+                | (models.Q(withdrawn_by__isnull=False, status="void") & ~models.Q(withdrawal_reason="")),
                 name="a_withdrawn_grant_is_void_and_has_a_reason",
             ),
         ),

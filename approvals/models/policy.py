@@ -68,6 +68,7 @@ class ToolEntry(models.Model):
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name_plural = "tool entries"
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=Kind.values), name="tool_kind_is_known"),
             # Its index also serves every judgement: what holds now.

@@ -24,6 +24,7 @@ class DocumentAdmin(AuditAdmin):
     list_filter = (("deleted_at", admin.EmptyFieldListFilter), OrganizationFilter)
     list_select_related = ("organization",)
     search_fields = ("slug",)
+    shown = ("slug", "deleted_at")
     verbs = (
         Verb(
             "delete",

@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 
 from coordination import keys
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
+from coordination.identity import CONFIGURABLE
 from coordination.models import (
     ApiKey,
     CapabilityLimit,
@@ -43,6 +44,7 @@ class OrganizationAdmin(AuditAdmin):
     )
     search_fields = ("name", "slug")
     inlines = (OfOrganization,)
+    shown = ("name", *CONFIGURABLE)
     verbs = (
         Verb(
             "make",
@@ -78,6 +80,7 @@ class UserAdmin(AuditAdmin):
     list_filter = ("is_active", "is_staff", "is_superuser", OrganizationFilter)
     search_fields = ("email", "name")
     inlines = (OfOrganization,)
+    shown = ("email", "password", "is_active", "is_superuser")
     verbs = (
         Verb(
             "password",
@@ -103,6 +106,7 @@ class MembershipAdmin(AuditAdmin):
     list_select_related = ("user", "organization")
     search_fields = ("user__email", "organization__slug")
     id_columns = ("pk", "user_id", "organization_id")
+    shown = ("role", "ended_at")
     verbs = (
         Verb("add", "Add member", moves.add_member, forms.MemberForm, makes=True),
         Verb("role", "Change role", moves.change_role, forms.RoleForm),
@@ -147,6 +151,7 @@ class PrincipalAdmin(AuditAdmin):
     list_select_related = ("organization", "owner")
     search_fields = ("name", "user__email")
     inlines = (KeysInline,)
+    shown = ("name", "kind", "owner_id", "capabilities", "max_concurrent_runs", "disabled_at")
     verbs = (
         Verb("make", "New agent", moves.make_principal, forms.AgentForm, makes=True),
         Verb(
@@ -192,6 +197,7 @@ class ApiKeyAdmin(AuditAdmin):
     list_select_related = ("principal", "organization")
     search_fields = ("label", "principal__name")
     id_columns = ("pk", "principal_id")
+    shown = ("label", "scopes", "expires_at", "revoked_at")
     verbs = (
         Verb(
             "revoke",
@@ -212,6 +218,7 @@ class CapabilityLimitAdmin(AuditAdmin):
     list_filter = (OrganizationFilter,)
     list_select_related = ("organization",)
     search_fields = ("capability",)
+    shown = ("capability", "max_concurrent_runs")
     verbs = (
         Verb("limit", "Limit a capability", moves.limit, forms.LimitForm, makes=True),
         Verb("change", "Change or lift", moves.limit, forms.ChangeLimitForm),

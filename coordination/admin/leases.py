@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.html import format_html_join
 
-from coordination import leasing
+from coordination import digests, leasing
 from coordination.audit import AuditAdmin, OrganizationFilter, link_to
 from coordination.models import Event, Lease, Renewal, Resource, Role, Run, Task
 from coordination.verbs import Verb, member
@@ -53,6 +53,7 @@ class LeaseAdmin(AuditAdmin):
     search_fields = ("resource__resource_id", "principal__name")
     id_columns = ("pk", "resource_id", "principal_id", "previous_lease_id")
     readonly_fields = ("renewals", "its_run", "leases_of_the_resource", "what_happened")
+    shown = ("ended_at", "end_reason")
     verbs = (
         Verb(
             "revoke",
@@ -107,6 +108,20 @@ class LeaseAdmin(AuditAdmin):
             (f"{row.created_at:{TIME}}", link_to("coordination_event", row.pk, row.kind)) for row in rows
         ]
         return format_html_join("", "<p>{} UTC {}</p>", lines) or "-"
+
+    def digest(self, obj: Lease) -> str:
+        """With its task, if it has one: revoking its lease takes it over, so that whatever blocks it ends."""
+        task = Task.objects.filter(resource_id=obj.resource_id).first()
+        return digests.of_columns(obj, self.shown) + (digests.of_task(task) if task else "")
+
+    def hold(self, obj: Lease) -> Any:
+        """The task, or else the resource, comes first."""
+        task = Task.objects.filter(resource_id=obj.resource_id).values_list("pk", flat=True).first()
+        if task:
+            Task.objects.select_for_update(no_key=True).get(pk=task)
+        else:
+            Resource.objects.select_for_update(no_key=True).get(pk=obj.resource_id)
+        return super().hold(obj)
 
     def log_of(self, obj: Lease) -> dict[str, Any]:
         """What happened under it."""

@@ -44,6 +44,7 @@ class WebhookAdmin(AuditAdmin):
     list_select_related = ("organization", "principal")
     search_fields = ("url", "description", "principal__name")
     id_columns = ("pk", "principal_id")
+    shown = ("url", "principal_id", "kinds", "paused_at", "pause_reason", "deleted_at")
     verbs = (
         Verb(
             "pause",
@@ -81,6 +82,7 @@ class DeliveryAdmin(AuditAdmin):
     list_select_related = ("webhook",)
     search_fields = ("kind", "problem")
     id_columns = ("pk", "webhook_id", "event_id")
+    shown = ("status", "ended_at")
     verbs = (
         Verb(
             "redeliver",
@@ -90,6 +92,11 @@ class DeliveryAdmin(AuditAdmin):
             offered=lambda row: row.status != DeliveryStatus.CANCELLED,
         ),
     )
+
+    def hold(self, obj: Delivery) -> Any:
+        """The webhook comes first."""
+        Webhook.objects.select_for_update(no_key=True).get(pk=obj.webhook_id)
+        return super().hold(obj)
 
     def log_of(self, obj: Delivery) -> dict[str, Any]:
         """What happened to the webhook."""

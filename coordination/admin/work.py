@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from coordination import tasks
+from coordination import digests, tasks
 from coordination.audit import AuditAdmin, AuditInline, OrganizationFilter
 from coordination.models import (
     Blocker,
@@ -48,7 +48,7 @@ class DependencyInline(AuditInline):
     verbose_name_plural = "dependencies"
     organization_path = "task__organization_id"
     fk_name = "task"
-    fields = ("depends_on", "satisfied_at")
+    fields = ("depends_on", "satisfied_at", "waived_at")
     readonly_fields = fields
     related = ("depends_on",)
 
@@ -99,6 +99,10 @@ class TaskAdmin(AuditAdmin):
             explanation="New attempts: out of its attempts blocker, or back from its end.",
         ),
     )
+
+    def digest(self, obj: Task) -> str:
+        """What the board's forms carry too."""
+        return digests.of_task(obj)
 
     def log_of(self, obj: Task) -> dict[str, Any]:
         """All that happened to it."""

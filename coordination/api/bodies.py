@@ -178,10 +178,17 @@ class EpochBody(StrictSerializer):
     epoch = Integer(min_value=1, max_value=EPOCH_MAX)
 
 
+class ShownBody(StrictSerializer):
+    """What a human's verb carries: the digest of the task as the page showed it."""
+
+    shown_digest = Line(max_length=64)
+
+
 class CancelBody(StrictSerializer):
     """`POST /v1/tasks/:id/cancel`."""
 
     reason = Text(required=False, allow_blank=True, max_length=2000)
+    shown_digest = Line(required=False, max_length=64)
 
 
 class CommentBody(StrictSerializer):
@@ -199,7 +206,7 @@ class AnswerBody(StrictSerializer):
     body = Text(max_length=8000)
 
 
-class TakeoverBody(StrictSerializer):
+class TakeoverBody(ShownBody):
     """`POST /v1/tasks/:id/takeover`: `to` is `me`, `queue` or a principal's id or name."""
 
     to = Text(max_length=120)
@@ -207,14 +214,14 @@ class TakeoverBody(StrictSerializer):
     epoch = Integer(min_value=0, max_value=EPOCH_MAX)
 
 
-class BlockBody(StrictSerializer):
+class BlockBody(ShownBody):
     """`POST /v1/tasks/:id/block`."""
 
     sentence = Line(max_length=400)
     epoch = Integer(required=False, min_value=0, max_value=EPOCH_MAX)
 
 
-class PriorityBody(StrictSerializer):
+class PriorityBody(ShownBody):
     """`POST /v1/tasks/:id/priority`."""
 
     priority = Integer(min_value=-100, max_value=100)

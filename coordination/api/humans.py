@@ -7,9 +7,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import takeovers, tasks
+from coordination import digests, takeovers, tasks
 from coordination.callers import Caller
 from coordination.identity import name_key
+from coordination.locks import current_epoch
 from coordination.models import Principal, Role, Task
 from coordination.shapes import task_json
 from titen.api.authentication import HumanAuthentication, human
@@ -69,25 +70,29 @@ class TaskVerb(HumanView):
     """A human's verb on one task."""
 
     def verb(self, request: Request, task_id: str, work: Callable[[Caller, UUID], Task]) -> Response:
-        """Operators and above."""
+        """Operators and above. The answer holds what the next verb has to carry."""
         self.nothing_else(request)
-        task = path_id("task", task_id)
-        caller = self.human(request, organization_of_task(task), Role.OPERATOR)
-        return Response(task_json(transact(lambda: work(caller, task), person=caller), private=True))
+        key = path_id("task", task_id)
+        caller = self.human(request, organization_of_task(key), Role.OPERATOR)
+        task = transact(lambda: work(caller, key), person=caller)
+        return Response(
+            {**task_json(task, private=True), "epoch": current_epoch(task), "digest": digests.of_task(task)}
+        )
 
 
 class TaskTakeover(TaskVerb):
     """Take the task from its holder."""
 
-    @extend_schema(operation_id="take_over_task", request=bodies.TakeoverBody, responses=ok("Task"))
+    @extend_schema(operation_id="take_over_task", request=bodies.TakeoverBody, responses=ok("MovedTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """To oneself, to an agent, or back to the queue."""
         body = self.body(request, bodies.TakeoverBody)
+        to, shown = body.pop("to"), body.pop("shown_digest")
         return self.verb(
             request,
             task_id,
             lambda caller, task: takeovers.take_over(
-                caller, task, to=find_target(caller, body["to"]), reason=body["reason"], epoch=body["epoch"]
+                caller, task, to=find_target(caller, to), shown=shown, **body
             ),
         )
 
@@ -95,38 +100,46 @@ class TaskTakeover(TaskVerb):
 class TaskReopen(TaskVerb):
     """New attempts."""
 
-    @extend_schema(operation_id="reopen_task", request=bodies.NoBody, responses=ok("Task"))
+    @extend_schema(operation_id="reopen_task", request=bodies.ShownBody, responses=ok("MovedTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """Out of its attempts blocker, or back from its end."""
-        self.body(request, bodies.NoBody)
-        return self.verb(request, task_id, tasks.reopen)
+        shown = self.body(request, bodies.ShownBody)["shown_digest"]
+        return self.verb(request, task_id, lambda caller, task: tasks.reopen(caller, task, shown=shown))
 
 
 class TaskBlock(TaskVerb):
     """Stop the task."""
 
-    @extend_schema(operation_id="block_task", request=bodies.BlockBody, responses=ok("Task"))
+    @extend_schema(operation_id="block_task", request=bodies.BlockBody, responses=ok("MovedTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """With a sentence that says why."""
         body = self.body(request, bodies.BlockBody)
-        return self.verb(request, task_id, lambda caller, task: tasks.block(caller, task, **body))
+        shown = body.pop("shown_digest")
+        return self.verb(
+            request, task_id, lambda caller, task: tasks.block(caller, task, shown=shown, **body)
+        )
 
 
 class TaskUnblock(TaskVerb):
     """Let the task go on."""
 
-    @extend_schema(operation_id="unblock_task", request=bodies.NoBody, responses=ok("Task"))
+    @extend_schema(operation_id="unblock_task", request=bodies.ShownBody, responses=ok("MovedTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """Closes a manual blocker, and waives cancelled dependencies."""
-        self.body(request, bodies.NoBody)
-        return self.verb(request, task_id, tasks.unblock)
+        shown = self.body(request, bodies.ShownBody)["shown_digest"]
+        return self.verb(request, task_id, lambda caller, task: tasks.unblock(caller, task, shown=shown))
 
 
 class TaskPriority(TaskVerb):
     """Move the task in the queue."""
 
-    @extend_schema(operation_id="set_task_priority", request=bodies.PriorityBody, responses=ok("Task"))
+    @extend_schema(operation_id="set_task_priority", request=bodies.PriorityBody, responses=ok("MovedTask"))
     def post(self, request: Request, task_id: str) -> Response:
         """-100 to 100."""
         body = self.body(request, bodies.PriorityBody)
-        return self.verb(request, task_id, lambda caller, task: tasks.set_priority(caller, task, **body))
+        shown, priority = body["shown_digest"], body["priority"]
+        return self.verb(
+            request,
+            task_id,
+            lambda caller, task: tasks.set_priority(caller, task, priority=priority, shown=shown),
+        )

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import claims, context, sequencers, tasks
+from coordination import claims, context, digests, sequencers, tasks
 from coordination.callers import Caller
 from coordination.database import Row
 from coordination.locks import clock, current_epoch
@@ -150,6 +150,7 @@ class TaskDetail(ApiView):
                     public_id("task", other) for other in depends_on.values_list("depends_on_id", flat=True)
                 ],
                 "epoch": current_epoch(task),
+                "digest": digests.of_task(task),
                 "standing": standing(task),
                 "waits_for": claims.waits_for(task),
             }
@@ -184,7 +185,10 @@ class TaskCancel(ApiView):
         self.nothing_else(request)
         caller, task = self.caller(request), path_id("task", task_id)
         body = self.body(request, bodies.CancelBody)
-        return self.act(request, lambda: (200, _cancelled(caller, tasks.cancel(caller, task, **body))))
+        shown = body.pop("shown_digest", None)
+        return self.act(
+            request, lambda: (200, _cancelled(caller, tasks.cancel(caller, task, shown=shown, **body)))
+        )
 
 
 def _cancelled(caller: Caller, task: Task) -> dict[str, Any]:

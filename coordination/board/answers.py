@@ -38,7 +38,8 @@ def act(
     back: str,
     explain: Explain = errors.sentence,
 ) -> HttpResponse:
-    """Do one rule in its own transaction. `work` parses, calls it, and returns what to say.
+    """Do one rule in its own transaction, as a member with the seat's role. `work` parses, calls it, and
+    returns what to say.
 
     A refusal is said too, by `explain`. With htmx the answer carries the fragments of the page that
     the click came from; without, it leads back to the page `back`.

@@ -37,7 +37,13 @@ def epoch() -> forms.IntegerField:
     return forms.IntegerField(min_value=0, max_value=EPOCH_MAX)
 
 
-class TakeOver(forms.Form):
+class Shown(forms.Form):
+    """What the page showed of the task, as a digest."""
+
+    shown_digest = forms.CharField(max_length=64)
+
+
+class TakeOver(Shown):
     """To `me`, `queue`, or an agent by id or name."""
 
     to = Line(max_length=120)
@@ -45,14 +51,14 @@ class TakeOver(forms.Form):
     epoch = epoch()
 
 
-class Block(forms.Form):
+class Block(Shown):
     """Why the task stops."""
 
     sentence = Line(max_length=400)
     epoch = epoch()
 
 
-class Priority(forms.Form):
+class Priority(Shown):
     """-100 to 100."""
 
     priority = forms.IntegerField(min_value=-100, max_value=100)
@@ -68,6 +74,10 @@ class Reason(forms.Form):
     """An optional reason."""
 
     reason = Text(max_length=2000, required=False)
+
+
+class Cancel(Shown, Reason):
+    """Ending a task for good."""
 
 
 class Complete(forms.Form):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from coordination import checkpoints, claims, participants
+from coordination import checkpoints, claims, digests, participants
 from coordination.locks import clock, current_epoch
 from coordination.models import Comment, Handoff, HandoffStatus, Message, Principal, Run, Task, TaskDependency
 from coordination.participants import Card
@@ -87,6 +87,8 @@ class TaskState:
     task_id: str
     fields: dict[str, Any]
     epoch: int
+    # What the verbs on the page carry.
+    digest: str
     waits: tuple[dict[str, Any], ...]
     attempts: tuple[Attempt, ...]
     offers: tuple[HandoffRow, ...]
@@ -155,6 +157,7 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
             "created_by": task.created_by.name,
         },
         epoch=current_epoch(task),
+        digest=digests.of_task(task),
         waits=tuple(claims.waits_for(task, now=now)),
         attempts=attempts,
         offers=offers,

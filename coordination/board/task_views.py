@@ -75,44 +75,59 @@ def take_over(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """From whoever holds it: to oneself, an agent or the queue."""
     values = forms.read(forms.TakeOver, request)
     target = find_target(caller, values["to"])
-    takeovers.take_over(caller, task_id, to=target, reason=values["reason"], epoch=values["epoch"])
+    taken = takeovers.take_over(
+        caller,
+        task_id,
+        to=target,
+        reason=values["reason"],
+        epoch=values["epoch"],
+        shown=values["shown_digest"],
+    )
     if target is None:
         return "Back in the queue."
-    return (
-        "You hold the task now."
-        if target.pk == caller.principal_id
-        else f"Kept for {target.name} for 15 minutes."
-    )
+    if target.pk == caller.principal_id:
+        return "You hold the task now."
+    if taken.reserved_for_id is None:
+        return f"Back in the queue: {target.name} has no key that can claim."
+    return f"Kept for {target.name} for 15 minutes."
 
 
 def block(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """Stop the task."""
-    tasks.block(caller, task_id, **forms.read(forms.Block, request))
+    values = forms.read(forms.Block, request)
+    tasks.block(
+        caller,
+        task_id,
+        sentence=values["sentence"],
+        epoch=values["epoch"],
+        shown=values["shown_digest"],
+    )
     return "Blocked. Its holder, if any, pauses with the next heartbeat."
 
 
 def unblock(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """Let it go on."""
-    tasks.unblock(caller, task_id)
+    tasks.unblock(caller, task_id, shown=forms.read(forms.Shown, request)["shown_digest"])
     return "Unblocked."
 
 
 def reopen(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """New attempts."""
-    tasks.reopen(caller, task_id)
+    tasks.reopen(caller, task_id, shown=forms.read(forms.Shown, request)["shown_digest"])
     return "Reopened, with new attempts."
 
 
 def priority(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """Up or down in the queue."""
-    value = forms.read(forms.Priority, request)["priority"]
-    tasks.set_priority(caller, task_id, priority=value)
-    return f"Priority is {value} now."
+    values = forms.read(forms.Priority, request)
+    tasks.set_priority(caller, task_id, priority=values["priority"], shown=values["shown_digest"])
+    return f"Priority is {values['priority']} now."
 
 
 def cancel(caller: Caller, task_id: UUID, request: HttpRequest) -> str:
     """End it for good."""
-    tasks.cancel(caller, task_id, **forms.read(forms.Reason, request))
+    values = forms.read(forms.Cancel, request)
+    tasks.cancel(caller, task_id, reason=values["reason"], shown=values["shown_digest"])
     return "Cancelled."
 
 

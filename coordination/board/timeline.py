@@ -41,6 +41,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     "task.cancelled": ("cancelled", "cancelled the task"),
     "task.run_cancelled": ("cancelled", "ended run {run}: the task was cancelled"),
     "task.reopened": ("ready", "reopened the task with new attempts"),
+    "task.reservation_ended": ("ready", "ended the reservation: who it was for cannot claim any more"),
     "task.priority_set": ("ready", "set the priority from {was} to {priority}"),
     "approval.requested": ("approval", "asked for an approval"),
     "approval.decided": ("done", "decided the approval"),

@@ -154,15 +154,26 @@ LONG_COLUMNS = ("payload", "result", "evidence")
 
 
 class TaskDependency(models.Model):
-    """`task` waits for `depends_on`; fixed at creation, and only existing tasks can be named."""
+    """`task` waits for `depends_on`; fixed at creation, and only existing tasks can be named.
+
+    A human may waive one whose task was cancelled: it is satisfied then, and stays so.
+    """
 
     id = uuid_key()
     task = models.ForeignKey(Task, on_delete=models.PROTECT, db_index=False, related_name="dependencies")
     depends_on = models.ForeignKey(Task, on_delete=models.PROTECT, related_name="dependents")
     satisfied_at = models.DateTimeField(null=True)
+    waived_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint("task", "depends_on", name="a_dependency_is_named_once")]
+        verbose_name_plural = "task dependencies"
+        constraints = [
+            models.UniqueConstraint("task", "depends_on", name="a_dependency_is_named_once"),
+            models.CheckConstraint(
+                condition=Q(waived_at__isnull=True) | Q(satisfied_at__isnull=False),
+                name="a_waived_dependency_is_satisfied",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.task_id} after {self.depends_on_id}"

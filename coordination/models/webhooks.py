@@ -109,6 +109,7 @@ class Delivery(models.Model):
 
     class Meta:
         ordering = ["-id"]
+        verbose_name_plural = "deliveries"
         constraints = [
             models.UniqueConstraint("webhook", "position", name="one_delivery_per_webhook_and_event"),
             models.CheckConstraint(

@@ -9,6 +9,7 @@ from titen.urls import v1
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 EPOCH = {"epoch": 1}
+SHOWN = {"shown_digest": "0" * 64}
 
 # (method, route) -> a body that nothing is wrong with. A route that is missing here fails the tests.
 BODIES: dict[tuple[str, str], dict[str, Any]] = {
@@ -17,11 +18,11 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "tasks/<str:task_id>/cancel"): {"reason": "No longer needed"},
     ("POST", "tasks/<str:task_id>/comments"): {"body": "Hello"},
     ("POST", "tasks/<str:task_id>/comments/<str:comment_id>/answer"): {"body": "Yes"},
-    ("POST", "tasks/<str:task_id>/takeover"): {"to": "me", "reason": "It is urgent", **EPOCH},
-    ("POST", "tasks/<str:task_id>/reopen"): {},
-    ("POST", "tasks/<str:task_id>/block"): {"sentence": "Wait for the review"},
-    ("POST", "tasks/<str:task_id>/unblock"): {},
-    ("POST", "tasks/<str:task_id>/priority"): {"priority": 5},
+    ("POST", "tasks/<str:task_id>/takeover"): {"to": "me", "reason": "It is urgent", **EPOCH, **SHOWN},
+    ("POST", "tasks/<str:task_id>/reopen"): SHOWN,
+    ("POST", "tasks/<str:task_id>/block"): {"sentence": "Wait for the review", **SHOWN},
+    ("POST", "tasks/<str:task_id>/unblock"): SHOWN,
+    ("POST", "tasks/<str:task_id>/priority"): {"priority": 5, **SHOWN},
     ("POST", "runs/<str:run_id>/heartbeat"): {**EPOCH, "progress": 1},
     ("POST", "runs/<str:run_id>/complete"): {**EPOCH, "summary": "Done"},
     ("POST", "runs/<str:run_id>/fail"): {**EPOCH, "error": "No luck"},

@@ -124,7 +124,9 @@ def test_priorities_out_of_range_are_refused(agent: Agent, admin: Human, web: Se
     assert agent.get("/tasks")["tasks"] == []
     task, session = agent.create(priority=100), Session(admin, web.url)
     for priority in PRIORITIES:
-        answer = session.post(f"/v1/tasks/{task['id']}/priority", {"priority": priority})
+        answer = session.post(
+            f"/v1/tasks/{task['id']}/priority", {"priority": priority, "shown_digest": "0" * 64}
+        )
         assert answer.status_code == 400, (priority, answer.text)
         assert list(answer.json()["error"]["details"]["fields"]) == ["priority"]
     assert agent.get(f"/tasks/{task['id']}")["priority"] == 100

@@ -44,7 +44,8 @@ def test_it_is_blocked_after_its_attempts_and_the_rest_is_served(agent: Agent, a
     assert agent.claim() is None
     assert agent.refused("NOT_CLAIMABLE", "/tasks/claim", {"task_id": poison["id"]})["details"]["waits_for"]
     with_board = Session(admin, agent.url)
-    assert with_board.post(f"/v1/tasks/{poison['id']}/reopen").status_code == 200
+    seen = {"shown_digest": stands["digest"]}
+    assert with_board.post(f"/v1/tasks/{poison['id']}/reopen", seen).status_code == 200
     with_board.client.close()
     again = agent.claim()
     assert (again["task"]["id"], again["task"]["attempt_count"]) == (poison["id"], 0)

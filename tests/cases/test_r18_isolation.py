@@ -258,7 +258,8 @@ def test_a_person_of_both_acts_where_the_object_is(x: Full, agent: Agent, compan
     of_both = Session(Human(both.user, x.company.organization, both.role), agent.url)
     task = agent.create()
     # An admin of X is but a viewer here.
-    refused = of_both.post(f"/v1/tasks/{task['id']}/priority", {"priority": 3})
+    raised = {"priority": 3, "shown_digest": "0" * 64}
+    refused = of_both.post(f"/v1/tasks/{task['id']}/priority", raised)
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
     assert of_both.decide(x.approval, x.approval["options"][0]).status_code == 200
     of_both.client.close()

@@ -13,7 +13,7 @@ from coordination.callers import Caller
 from coordination.database import fetch
 from coordination.keyring import open_sealed, seal
 from coordination.leases import answer_repeated
-from coordination.locks import keep_role
+from coordination.locks import hold_member
 from coordination.runs import leave_trace
 from titen.errors import Refused, invalid
 
@@ -49,7 +49,7 @@ def transact[T](work: Callable[[], T], *, person: Caller | None = None) -> T:
     def whole() -> T:
         with transaction.atomic(durable=True):
             if person is not None:
-                keep_role(person)
+                hold_member(person)
             return work()
 
     return attempt(whole)

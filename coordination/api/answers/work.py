@@ -111,12 +111,24 @@ SHAPES["Wait"] = fields(
     },
     optional=["since", "until", "task_id"],
 )
+_SEEN = {
+    "epoch": integer("The last epoch given on this task; 0 before the first claim."),
+    "digest": text(
+        "Of its epoch, state, priority, reservation and open blockers: what a human's verb sends as"
+        " `shown_digest`."
+    ),
+}
+SHAPES["MovedTask"] = fields(
+    "A task after a human's verb, with what the next one has to carry.",
+    {**SHAPES["Task"]["properties"], **_SEEN},
+    optional=["payload", "secret_refs", "result", "evidence", "last_error"],
+)
 SHAPES["TaskDetail"] = fields(
     "A task, who holds it and what it waits for.",
     {
         **SHAPES["Task"]["properties"],
         "depends_on": DEPENDS_ON,
-        "epoch": integer("The last epoch given on this task; 0 before the first claim."),
+        **_SEEN,
         "standing": maybe(ref("Standing")),
         "waits_for": many("Empty when nothing holds it up.", ref("Wait")),
     },
