@@ -27,7 +27,7 @@ from titen.errors import Refused, not_found
 
 from . import policy_edits, policy_forms, policy_state
 from .actions import Action
-from .board import explain
+from .board import explain, which
 from .models import Approval, ApprovalStatus, Kind, PolicyRule, ToolEntry
 from .models.policy import on_server
 from .policy_state import RuleRow, ToolRow
@@ -272,8 +272,9 @@ def always_allow(request: HttpRequest, approval_id: str) -> HttpResponse:
         values["expires_in_seconds"] = values.pop("seconds")
         rule = policy_edits.always_allow(seat.caller, key, **values)
         agent = rule.agent.name if rule.agent else ""
+        granted = Approval.objects.select_related("requested_by", "task").get(pk=key)
         until = "" if rule.expires_at is None else f"{rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        return f"Approved. Until {until}, {agent} need not ask for {rule.tool}{on_server(rule.server)}."
+        return f"Approved. Until {until}, {agent} need not ask for {rule.tool}{on_server(rule.server)}. {which(granted)}"
 
     task_id = known.task_id if known else None
     back = reverse("task", args=[public_id("task", task_id)]) if task_id else reverse("board")

@@ -23,7 +23,9 @@
   }
 
   // A selected row's first or last answer gets the focus; pressing it stays the person's own act.
+  // Where the selected row has gone meanwhile, the key selects another first: it was not meant for that one.
   function answer(which) {
+    if (!selected() && place >= 0) return move(1);
     if (!selected()) select(rows().find((row) => row.querySelector("[data-first]:not([hidden] *)")));
     const field = selected()?.querySelector(`[data-${which}]:not([hidden] *)`);
     for (let part = field?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
