@@ -16,7 +16,7 @@ from django.urls import path, reverse
 from coordination.board import errors, fragments, seats
 from coordination.board.answers import act, as_it_stands
 from coordination.board.doors import View, door, here
-from coordination.board.forms import read
+from coordination.board.forms import one_value_each, read
 from coordination.board.seats import Seat
 from coordination.locks import clock
 from coordination.models import Role
@@ -147,6 +147,7 @@ def _edit(
     the field; the digest in it is that of the row as it stands."""
     filled = form(request.POST, auto_id=f"{key}-%s")
     try:
+        one_value_each(filled.fields, request.POST)
         policy_forms.refuse_unless_valid(filled)
         said = transact(lambda: work(filled))
     except (Refused, DatabaseError) as raised:

@@ -16,6 +16,7 @@ from coordination.locks import clock
 from coordination.models import Organization
 from coordination.participants import Card
 from titen.errors import invalid, not_found
+from titen.nearest import nearest
 
 from . import cards
 from .models import Approval, ApprovalStatus, Risk
@@ -23,6 +24,7 @@ from .models import Approval, ApprovalStatus, Risk
 PENDING_SHOWN = 50
 ENDED_SHOWN = 50
 AGENT_LENGTH = 120
+PARAMETERS = ("org", "status", "risk", "agent")
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,22 @@ class ListState:
 
 
 def wanted(organization_id: UUID, query: Mapping[str, str]) -> Wanted:
-    """What `?status=&risk=&agent=` ask for. `VALIDATION_ERROR` for a status or risk that there is not."""
-    found = Wanted(organization_id, *(query.get(name, "").strip() for name in ("status", "risk", "agent")))
-    for name, value, known in (("status", found.status, ApprovalStatus), ("risk", found.risk, Risk)):
+    """What `?status=&risk=&agent=` ask for; a form leaves empty what it does not ask for.
+
+    `VALIDATION_ERROR` for a parameter, status or risk that there is not, and for an agent that is only blanks.
+    """
+    for name in query:
+        if name not in PARAMETERS:
+            raise invalid(name, f"is not a filter here.{nearest(name, PARAMETERS)}")
+    status, risk, agent = (query.get(name, "") for name in ("status", "risk", "agent"))
+    for name, value, known in (("status", status, ApprovalStatus), ("risk", risk, Risk)):
         if value and value not in known.values:
-            raise invalid(name, f"must be one of {', '.join(known.values)}.")
-    if len(found.agent) > AGENT_LENGTH or "\0" in found.agent:
-        raise invalid("agent", f"must be a part of a name, of at most {AGENT_LENGTH} characters.")
-    return found
+            raise invalid(name, f"must be one of {', '.join(known.values)}.{nearest(value, known.values)}")
+    if len(agent) > AGENT_LENGTH or any(ord(each) < 32 or ord(each) == 127 for each in agent):
+        raise invalid("agent", f"must be a part of a name, one line of at most {AGENT_LENGTH} characters.")
+    if agent and not agent.strip():
+        raise invalid("agent", "must be a part of a name, not only blanks.")
+    return Wanted(organization_id, status, risk, agent.strip())
 
 
 def read(wanted: Wanted) -> ListState:

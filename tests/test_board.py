@@ -509,7 +509,7 @@ def test_errors_are_pages_or_json(web: Server, ada: Visitor) -> None:
     assert "is not offered here" in wrong.text
     assert ada.client.head("/").status_code == 200
     assert ada.client.get("/tasks/%00").status_code == 404
-    assert ada.client.get("/?org=%00").status_code == 404
+    assert ada.client.get("/?org=%00").status_code == 400
 
 
 def test_reading_changes_nothing(agent: Agent, ada: Visitor, claimed: Any) -> None:

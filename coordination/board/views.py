@@ -11,10 +11,12 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from coordination.locks import clock
+from titen.errors import Refused
 
 from . import fragments, seats, state
 from .doors import door
-from .errors import not_allowed
+from .errors import not_allowed, refuse
+from .forms import one_value_each
 
 
 class LogInForm(AuthenticationForm):
@@ -38,6 +40,14 @@ class LogIn(LoginView):
     template_name = "pages/login.html"
     authentication_form = LogInForm
     redirect_authenticated_user = True
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Exactly one value per field."""
+        try:
+            one_value_each(LogInForm.base_fields, request.POST)
+        except Refused as refused:
+            return refuse(request, refused)
+        return super().post(request, *args, **kwargs)
 
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
         """`next`, unless it leads elsewhere or back to the login."""

@@ -10,12 +10,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from coordination.callers import Caller, Credential, by_key
-from titen.errors import Refused, invalid
+from titen.errors import Refused
 
 from .authentication import caller_by_digest, key_digest
 from .doors import Answer, attempt, idempotent, transact
 from .fields import StrictSerializer, read
-from .strict_json import check_text
+from .queries import single_values
 
 CHUNK = 65_536
 DRAINED_CHUNKS = 256
@@ -61,18 +61,6 @@ class ApiView(APIView):
         else:
             status, content = idempotent(self.caller(request).principal_id, key, request, work)
         return Response(content, status=status)
-
-
-def single_values(request: Request) -> dict[str, str]:
-    """The query's parameters, each of which may stand once."""
-    values = {}
-    for name, given in request.GET.lists():
-        if len(given) > 1:
-            raise invalid(name, "stands twice.")
-        check_text("query", name)
-        check_text(name, given[0])
-        values[name] = given[0]
-    return values
 
 
 class HotView(ApiView):
