@@ -4,7 +4,16 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from titen.errors import invalid
+from titen.nearest import nearest
 
+# The board's lists, each with the DOM id of its section.
+LISTS = {
+    "needs": "needs-you",
+    "running": "running",
+    "ready": "queue",
+    "waiting": "queue",
+    "blocked": "blocked",
+}
 # As far as lists are counted.
 LAST = 200
 
@@ -15,6 +24,14 @@ def page_of(query: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= LAST):
         raise invalid("page", f"must be a whole number from 1 to {LAST}.")
     return int(text)
+
+
+def part_of(query: Mapping[str, str]) -> str:
+    """`?list=`: one of the board's lists, nothing without it. `VALIDATION_ERROR` for a list that there is not."""
+    name = query.get("list", "")
+    if name and name not in LISTS:
+        raise invalid("list", f"must be one of {', '.join(LISTS)}.{nearest(name, LISTS)}")
+    return name
 
 
 def address(path: str, page: int, **query: str) -> str:

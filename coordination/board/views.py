@@ -13,7 +13,7 @@ from django.urls import reverse
 from coordination.locks import clock
 from titen.errors import Refused
 
-from . import fragments, seats, state
+from . import fragments, pages, seats, state
 from .doors import door
 from .errors import not_allowed, refuse
 from .forms import one_value_each
@@ -73,9 +73,10 @@ def board(request: HttpRequest) -> HttpResponse:
     seat = seats.take(request)
     if seat is None:
         return render(request, "pages/no-membership.html", status=403)
-    shown = state.read(seat.organization.pk)
-    parts = fragments.render(shown, seat.role)
-    rail = parts.pop("rail")
+    part, number = pages.part_of(request.GET.dict()), pages.page_of(request.GET.dict())
+    shown = state.read_part(seat.organization.pk, part, number) if part else state.read(seat.organization.pk)
+    parts = fragments.render(shown, seat.role, part)
+    rail = parts.pop("rail", "")
     return render(
         request,
         "board/index.html",
@@ -84,7 +85,8 @@ def board(request: HttpRequest) -> HttpResponse:
             "state": shown,
             "rail": rail,
             "sections": parts.values(),
-            "stream": f"/live/board?org={seat.slug}",
+            "stream": "" if part else f"/live/board?org={seat.slug}",
+            "number": number,
             "now": clock(),
             "here": "board",
         },
