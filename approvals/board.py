@@ -7,6 +7,7 @@ from django import forms as django_forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path, reverse
+from django.utils.text import Truncator
 
 from coordination.board import errors, forms, seats
 from coordination.board.answers import act
@@ -19,6 +20,9 @@ from titen.errors import Refused, not_found
 from . import outcomes, pages_fragments, pages_many, pages_one
 from .decisions import MAX_REASON, decide, lift_denial, withdraw
 from .models import Approval, ApprovalStatus, Effect, EffectStatus, Risk
+
+# Characters of a question in a message.
+QUESTION_SHOWN = 120
 
 
 class Reconcile(django_forms.Form):
@@ -93,14 +97,13 @@ def _back(task_id: UUID | None) -> str:
 def decide_view(request: HttpRequest, approval_id: str) -> HttpResponse:
     """A human's click on one of the options."""
     approval = path_id("appr", approval_id)
-    known = _known(approval)
-    seat = seats.at(request, known["organization_id"])
+    seat = seats.at(request, _known(approval)["organization_id"])
 
     def work() -> str:
         decided = decide(seat.caller, approval, **forms.read(forms.Decide, request))
-        return f"You decided “{decided.decision}”."
+        return f"You decided “{decided.decision}”. {which(decided)}"
 
-    back = _back(known["task_id"])
+    back = reverse("approval", args=[approval_id])
     return act(request, seat, work, back=back, explain=lambda refused: explain(refused, approval))
 
 
@@ -111,8 +114,8 @@ def lift_view(request: HttpRequest, approval_id: str) -> HttpResponse:
     seat = seats.at(request, _known(approval)["organization_id"], Role.OPERATOR)
 
     def work() -> str:
-        lift_denial(seat.caller, approval)
-        return "Lifted. It may be asked about again; nothing is granted."
+        lifted = lift_denial(seat.caller, approval)
+        return f"Lifted. It may be asked about again; nothing is granted. {which(lifted)}"
 
     return act(request, seat, work, back=reverse("approval", args=[approval_id]))
 
@@ -145,17 +148,30 @@ def reconcile_view(request: HttpRequest, effect_id: str) -> HttpResponse:
     return act(request, seat, work, back=_back(known["task_id"] if known else None))
 
 
+def which(approval: Approval) -> str:
+    """A sentence that tells an approval from others like it."""
+    question = Truncator(" ".join(approval.question.split())).chars(QUESTION_SHOWN)
+    task = f" for “{approval.task.title}”" if approval.task else ""
+    asked = f"asked by {approval.requested_by.name}{task}"
+    return f"It was “{question}”, {asked} ({public_id('appr', approval.pk)})."
+
+
 def explain(refused: Refused, approval_id: UUID) -> str:
-    """Why a click did not decide: who decided what before and when, or how it ended."""
-    approval = Approval.objects.filter(pk=approval_id).select_related("decided_by_user").first()
+    """Why a click did not decide: who decided what before and when, or how it ended; and which approval it was."""
+    known = Approval.objects.select_related("decided_by_user", "requested_by", "task")
+    approval = known.filter(pk=approval_id).first()
     if approval is None or refused.code not in ("CONFLICT", "APPROVAL_EXPIRED"):
         return errors.sentence(refused)
+    return f"{_how_it_ended(refused, approval)} Your click changed nothing. {which(approval)}"
+
+
+def _how_it_ended(refused: Refused, approval: Approval) -> str:
     ended = f"{approval.ended_at or approval.expires_at:%H:%M:%S} UTC"
     if approval.decided_by_user is not None:
-        return f"{approval.decided_by_user.email} decided “{approval.decision}” at {ended}. Your click changed nothing."
+        return f"{approval.decided_by_user.email} decided “{approval.decision}” at {ended}."
     if refused.code == "APPROVAL_EXPIRED":
-        return f"It expired at {approval.expires_at:%H:%M:%S} UTC before anybody decided. Your click changed nothing."
-    return f"It was {approval.status} at {ended}. Your click changed nothing."
+        return f"It expired at {approval.expires_at:%H:%M:%S} UTC before anybody decided."
+    return f"It was {approval.status} at {ended}."
 
 
 urlpatterns = [

@@ -16,7 +16,7 @@ from django.urls import path, reverse
 from coordination.board import errors, fragments, seats
 from coordination.board.answers import act, as_it_stands
 from coordination.board.doors import View, door, here
-from coordination.board.forms import read
+from coordination.board.forms import one_value_each, read
 from coordination.board.seats import Seat
 from coordination.locks import clock
 from coordination.models import Role
@@ -27,7 +27,7 @@ from titen.errors import Refused, not_found
 
 from . import policy_edits, policy_forms, policy_state
 from .actions import Action
-from .board import explain
+from .board import explain, which
 from .models import Approval, ApprovalStatus, Kind, PolicyRule, ToolEntry
 from .models.policy import on_server
 from .policy_state import RuleRow, ToolRow
@@ -147,6 +147,7 @@ def _edit(
     the field; the digest in it is that of the row as it stands, and so is what the person did not change."""
     filled = form(request.POST, auto_id=f"{key}-%s")
     try:
+        one_value_each(filled.fields, request.POST)
         policy_forms.refuse_unless_valid(filled)
         said = transact(lambda: work(filled), person=seat.caller)
     except (Refused, DatabaseError) as raised:
@@ -274,8 +275,9 @@ def always_allow(request: HttpRequest, approval_id: str) -> HttpResponse:
         values["expires_in_seconds"] = values.pop("seconds")
         rule = policy_edits.always_allow(seat.caller, key, **values)
         agent = rule.agent.name if rule.agent else ""
+        granted = Approval.objects.select_related("requested_by", "task").get(pk=key)
         until = "" if rule.expires_at is None else f"{rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        return f"Approved. Until {until}, {agent} need not ask for {rule.tool}{on_server(rule.server)}."
+        return f"Approved. Until {until}, {agent} need not ask for {rule.tool}{on_server(rule.server)}. {which(granted)}"
 
     task_id = known.task_id if known else None
     back = reverse("task", args=[public_id("task", task_id)]) if task_id else reverse("board")

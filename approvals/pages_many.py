@@ -8,21 +8,24 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
+from django.urls import reverse
 
-from coordination.board import holds
+from coordination.board import holds, pages
 from coordination.board.holds import Hold
-from coordination.board.rows import Section
+from coordination.board.rows import PAGE, Section
 from coordination.locks import clock
 from coordination.models import Organization
 from coordination.participants import Card
 from titen.errors import invalid, not_found
+from titen.nearest import nearest
 
 from . import cards
 from .models import Approval, ApprovalStatus, Risk
 
-PENDING_SHOWN = 50
+PENDING_SHOWN = PAGE
 ENDED_SHOWN = 50
 AGENT_LENGTH = 120
+PARAMETERS = ("org", "status", "risk", "agent", "page")
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Wanted:
     status: str = ""
     risk: str = ""
     agent: str = ""
+    page: int = 1
 
     @property
     def is_filtered(self) -> bool:
@@ -45,6 +49,7 @@ class ListState:
     """The list as it stands; `by_risk` counts all that are pending, `due` is when time alone changes it next."""
 
     name: str
+    slug: str
     wanted: Wanted
     notices: tuple[Card, ...]
     by_risk: tuple[tuple[str, int], ...]
@@ -53,16 +58,30 @@ class ListState:
     ended: tuple[Card, ...]
     due: datetime | None = field(default=None, compare=False)
 
+    @property
+    def more_at(self) -> str:
+        """Where the pending ones stand that are not shown."""
+        filters = {"status": self.wanted.status, "risk": self.wanted.risk, "agent": self.wanted.agent}
+        return pages.address(reverse("approvals"), self.pending.next_page, org=self.slug, **filters)
+
 
 def wanted(organization_id: UUID, query: Mapping[str, str]) -> Wanted:
-    """What `?status=&risk=&agent=` ask for. `VALIDATION_ERROR` for a status or risk that there is not."""
-    found = Wanted(organization_id, *(query.get(name, "").strip() for name in ("status", "risk", "agent")))
-    for name, value, known in (("status", found.status, ApprovalStatus), ("risk", found.risk, Risk)):
+    """What `?status=&risk=&agent=` ask for; a form leaves empty what it does not ask for.
+
+    `VALIDATION_ERROR` for a parameter, status or risk that there is not, and for an agent that is only blanks.
+    """
+    for name in query:
+        if name not in PARAMETERS:
+            raise invalid(name, f"is not a filter here.{nearest(name, PARAMETERS)}")
+    status, risk, agent = (query.get(name, "") for name in ("status", "risk", "agent"))
+    for name, value, known in (("status", status, ApprovalStatus), ("risk", risk, Risk)):
         if value and value not in known.values:
-            raise invalid(name, f"must be one of {', '.join(known.values)}.")
-    if len(found.agent) > AGENT_LENGTH or "\0" in found.agent:
-        raise invalid("agent", f"must be a part of a name, of at most {AGENT_LENGTH} characters.")
-    return found
+            raise invalid(name, f"must be one of {', '.join(known.values)}.{nearest(value, known.values)}")
+    if len(agent) > AGENT_LENGTH or any(ord(each) < 32 or ord(each) == 127 for each in agent):
+        raise invalid("agent", f"must be a part of a name, one line of at most {AGENT_LENGTH} characters.")
+    if agent and not agent.strip():
+        raise invalid("agent", "must be a part of a name, not only blanks.")
+    return Wanted(organization_id, status, risk, agent.strip(), pages.page_of(query))
 
 
 def read(wanted: Wanted) -> ListState:
@@ -79,6 +98,7 @@ def read(wanted: Wanted) -> ListState:
     ended = tuple(_ended(found.exclude(open_now), wanted))
     return ListState(
         name=organization.name,
+        slug=organization.slug,
         wanted=wanted,
         notices=tuple(cards.notices(organization.pk)),
         by_risk=tuple((risk, risks[risk]) for risk in reversed(Risk.values) if risks[risk]),
@@ -112,8 +132,10 @@ def _pending(found: QuerySet[Approval], wanted: Wanted) -> Section[Card]:
         return Section()
     ranks = [When(risk=risk, then=Value(rank)) for rank, risk in enumerate(Risk.values)]
     sorted_so = found.order_by(Case(*ranks, output_field=IntegerField()).desc(), "id")
-    rows = tuple(cards.make(sorted_so[:PENDING_SHOWN]))
-    return Section(rows, found.count() if len(rows) == PENDING_SHOWN else len(rows))
+    before = PENDING_SHOWN * (wanted.page - 1)
+    rows = tuple(cards.make(sorted_so[before : before + PENDING_SHOWN]))
+    is_all = wanted.page == 1 and len(rows) < PENDING_SHOWN
+    return Section(rows, len(rows) if is_all else found.count(), before)
 
 
 def _ended(found: QuerySet[Approval], wanted: Wanted) -> list[Any]:

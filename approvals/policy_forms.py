@@ -7,7 +7,7 @@ from uuid import UUID
 from django import forms
 from django.http import QueryDict
 
-from coordination.board.forms import Line
+from coordination.board.forms import Line, Text
 from coordination.models import Role
 from titen.errors import Refused
 
@@ -181,7 +181,7 @@ class AlwaysAllow(forms.Form):
 
     shown_digest = forms.CharField(max_length=64)
     seconds = forms.IntegerField()
-    reason = Line(max_length=2000, required=False)
+    reason = Text(max_length=2000, required=False)
 
 
 class Question(forms.Form):

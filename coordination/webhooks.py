@@ -5,7 +5,6 @@ webhook's row first, before any delivery; `delete` so that the numbering step wa
 """
 
 import base64
-import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -13,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from titen.api.ids import public_id
-from titen.errors import Refused, invalid, not_found
+from titen.errors import Refused, not_found
 
 from . import deliveries, events
+from . import kinds as event_kinds
 from .callers import Caller
 from .keyring import seal
 from .locks import clock, hold_able
@@ -23,7 +23,6 @@ from .models import Delivery, Organization, PauseReason, Principal, Webhook
 from .visibility import NEEDED, OTHERWISE
 
 LIMIT = 20
-KIND = re.compile(r"[a-z_]{1,30}\.(?:[a-z_]{1,29}|\*)")
 SECRET_PREFIX = "whsec_"  # noqa: S105  (what every secret begins with)
 SECRET_BYTES = 32
 # So long the secret before signs too.
@@ -38,11 +37,8 @@ def new_secret() -> str:
 def check_kinds(caller: Caller, kinds: Iterable[str]) -> list[str]:
     """The filter in order. `VALIDATION_ERROR` for what is no kind, `FORBIDDEN` for what the caller cannot see."""
     wanted = sorted(set(kinds))
+    event_kinds.check("kinds", wanted, patterns=True)
     for kind in wanted:
-        if not KIND.fullmatch(kind):
-            raise invalid(
-                "kinds", "must be kinds of events such as task.completed, or task.* for all of them."
-            )
         caller.require(NEEDED.get(kind.partition(".")[0], OTHERWISE))
     return wanted
 

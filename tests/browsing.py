@@ -32,9 +32,9 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def somebody(browser: Browser, address: str) -> Iterator[BrowserContext]:
+def somebody(browser: Browser, address: str, **more: Any) -> Iterator[BrowserContext]:
     """A person's browser: nothing may go wrong in it that the person does not see."""
-    context = browser.new_context(base_url=address, viewport={"width": 1200, "height": 900})
+    context = browser.new_context(base_url=address, viewport={"width": 1200, "height": 900}, **more)
     context.set_default_timeout(SHOWN)
     problems: list[str] = []
 

@@ -199,7 +199,8 @@ def test_one_decision_and_the_second_is_told(
     choice = {"option": "Approve", "shown_digest": awaiting_approval["digest"]}
     ada.open("/"), bob.open("/")
     won = bob.click(path, **choice, reason="It is safe.")
-    assert (won.status_code, said(won)) == (200, "You decided “Approve”.")
+    assert won.status_code == 200
+    assert said(won).startswith("You decided “Approve”. It was “")
     assert "Set-Cookie" not in won.headers
     decided = approval_of(awaiting_approval)
     assert (decided.decision, decided.reason, decided.decided_by_user) == (
@@ -508,7 +509,7 @@ def test_errors_are_pages_or_json(web: Server, ada: Visitor) -> None:
     assert "is not offered here" in wrong.text
     assert ada.client.head("/").status_code == 200
     assert ada.client.get("/tasks/%00").status_code == 404
-    assert ada.client.get("/?org=%00").status_code == 404
+    assert ada.client.get("/?org=%00").status_code == 400
 
 
 def test_reading_changes_nothing(agent: Agent, ada: Visitor, claimed: Any) -> None:

@@ -95,7 +95,8 @@ def test_a_card_says_what_would_run_and_what_each_button_does(
         # The keys go by what a button does, not by where the agent put it.
         assert [rest.split() for _, rest, _ in buttons] == [[], ["data-first"], ["data-last"]]
     decided = ada.click(f"{page_of(asked)}/decide", option="go", shown_digest=asked["digest"])
-    assert said(decided) == "You decided “go”."
+    which = f"It was “{asked['question']}”, asked by ada for “Claimed work” ({asked['id']})."
+    assert said(decided) == f"You decided “go”. {which}"
     assert agent.get(f"/approvals/{asked['id']}")["granted"] is True
 
 
@@ -304,7 +305,8 @@ def test_a_click_on_a_filtered_list_answers_with_that_list(
     bob.open("/approvals?risk=critical")
     digest = agent.get(f"/approvals/{several['second']}")["digest"]
     answer = bob.click(f"/approvals/{several['second']}/decide", option="deny", shown_digest=digest)
-    assert order_of(answer.text) == ["second"]
+    said_so, _, fragments = answer.text.partition("</hx-partial>")
+    assert order_of(said_so) == order_of(fragments) == ["second"]
     assert "Nothing that is pending matches." in answer.text
 
 

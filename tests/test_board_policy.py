@@ -294,6 +294,8 @@ def fields(page: str, key: str) -> dict[str, str]:
     sent = {}
     for tag in re.findall(r"<input[^>]*>", found[0]):
         given = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+        if "name" not in given:
+            continue
         sent[given["name"]] = unescape(given.get("value", ""))
     for name, body in re.findall(r'<select name="(\w+)"[^>]*>(.*?)</select>', found[0], re.S):
         chosen = re.search(r'value="([^"]*)" selected', body)
@@ -650,7 +652,8 @@ def test_always_allow_decides_and_makes_the_rule(
     (rule,) = rules_of(company)
     assert rule.expires_at is not None
     until = f"{rule.expires_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    assert said(answer) == f"Approved. Until {until}, ada need not ask for deploy on cluster."
+    which = f"It was “{approval['question']}”, asked by ada for “Claimed work” ({approval['id']})."
+    assert said(answer) == f"Approved. Until {until}, ada need not ask for deploy on cluster. {which}"
     page = boss.open("/policy").text
     assert f'href="/approvals/{approval["id"]}"' in page
     assert "from an approval" in shown(page, rule)

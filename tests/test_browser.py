@@ -78,15 +78,17 @@ def test_an_approval_lets_the_waiting_agent_go_on(page: Page, firm: Founded, sta
     agent = threading.Thread(target=work)
     agent.start()
     approval = page.locator("#needs-you article").filter(has_text="Delete the old build?")
-    approval.locator("input[name=reason]").fill("It is of no use")
+    approval.locator("[name=reason]").fill("It is of no use")
     approval.locator('button[value="Delete it"]').click()
     toast(page, "You decided “Delete it”.")
+    page.mouse.move(2, 2)
     expect(approval).to_have_count(0)
     question = page.locator("#needs-you article").filter(has_text="Which one exactly?")
     expect(question).to_be_visible()
     assert [one.decision for one in heard if isinstance(one, Decision)] == ["Delete it"]
     question.locator("textarea").fill("Build 41")
     question.get_by_role("button", name="Answer").click()
+    page.mouse.move(2, 2)
     expect(question).to_have_count(0)
     agent.join(30)
     assert [one.body for one in heard if isinstance(one, Answer)] == ["Build 41"]
@@ -102,7 +104,7 @@ def test_a_click_after_logging_out_elsewhere_loses_nothing_silently(
 ) -> None:
     agent = firm.agents[0]
     _, approval = asked(agent)
-    card(page, approval).locator("input[name=reason]").fill("Seen and checked")
+    card(page, approval).locator("[name=reason]").fill("Seen and checked")
     elsewhere = context.new_page()
     elsewhere.goto("/")
     elsewhere.locator("details.me summary").click()
@@ -146,7 +148,7 @@ def test_a_click_after_logging_in_again_elsewhere_is_answered(
 def test_typed_text_focus_and_caret_survive_20_updates(page: Page, firm: Founded) -> None:
     _, approval = asked(firm.agents[0])
     other, _ = asked(firm.agents[1], "Noisy work")
-    field = card(page, approval).locator("input[name=reason]")
+    field = card(page, approval).locator("[name=reason]")
     field.click()
     page.keyboard.type("because of teh outage")
     for _ in range(9):

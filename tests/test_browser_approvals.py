@@ -118,22 +118,23 @@ def test_buttons_go_away_under_the_cursor_when_it_is_decided_elsewhere(page: Pag
     firm.agents[0].refused("APPROVAL_DENIED", "/effects", attempt(claim, "k1"))
 
 
-def test_a_card_that_slides_under_the_cursor_is_not_clicked(page: Page, firm: Founded) -> None:
+def test_a_button_that_comes_under_the_cursor_is_not_clicked(page: Page, firm: Founded) -> None:
+    """The pointer is elsewhere on the page when the first card goes, so that the second takes its place."""
     (_, first), (_, second) = ask(firm.agents[0]), ask(firm.agents[1])
     expect(button(page, second, "approve")).to_be_visible()
-    button(page, first, "approve").hover()
     place = button(page, first, "approve").bounding_box()
+    assert place
+    page.mouse.move(2, 2)
     with firm.session(1) as other:
         assert other.decide(first, "deny").status_code == 200
     expect(card(page, first)).to_have_count(0)
     assert button(page, second, "approve").bounding_box() == place
-    page.mouse.down()
-    page.mouse.up()
-    toast(page, "Another card came under the cursor.")
+    x, y = place["x"] + 5, place["y"] + 5
+    page.mouse.click(x, y)
+    toast(page, "Another button came under the cursor.")
     assert firm.agents[1].get(f"/approvals/{second['id']}")["status"] == "pending"
     # Whoever has seen it may click on it.
-    page.mouse.down()
-    page.mouse.up()
+    page.mouse.click(x, y)
     toast(page, "You decided “approve”.")
 
 

@@ -90,6 +90,8 @@ def test_an_operator_releases_by_force_while_the_holder_renews(page: Page, firm:
     assert reason.input_value() == "It hangs again."
     shown.get_by_role("button", name="Release by force").dblclick()
     toast(page, "Released by force.")
+    expect(page.locator("[data-settled]")).to_contain_text("released by force")
+    page.mouse.move(2, 2)
     expect(page.locator("#leases-live")).not_to_contain_text("checkout-service")
     expect(page.locator("#leases-ended")).to_contain_text(f"released by force by {firm.people[0]}")
     expect(page.locator("#leases-ended")).to_contain_text("It hangs again.")
@@ -118,6 +120,7 @@ def test_of_two_operators_the_second_is_told_who_was_first(
     release_by_force(page, granted["lease_id"], "It hangs")
     toast(page, f"{firm.people[1]} released it by force at")
     # The page now shows how it stands.
+    page.mouse.move(2, 2)
     expect(page.locator("#leases-live")).not_to_contain_text("checkout-service")
     expect(page.locator("#leases-ended")).to_contain_text("Freeze")
 

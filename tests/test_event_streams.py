@@ -152,7 +152,7 @@ def test_filters_choose_the_same_from_the_backlog_and_from_what_is_new(
 def test_a_stream_that_shows_nothing_says_where_it_stands(
     hub: Server, company: Company, agent: Agent
 ) -> None:
-    with follow(agent, hub.url, kind="test.rare") as stream:
+    with follow(agent, hub.url, kind="limit.set") as stream:
         eventually(lambda: stream.messages)
         write_events(company, 7)
         eventually(lambda: stream.last == str(len(log_of(company))))
@@ -164,7 +164,7 @@ def test_a_stream_that_shows_nothing_says_where_it_stands(
 
 def test_it_says_so_at_once_after_a_thousand_positions(hub: Server, company: Company, agent: Agent) -> None:
     write_events(company, 6100)
-    with follow(agent, hub.url, kind="test.rare", after="0") as stream:
+    with follow(agent, hub.url, kind="limit.set", after="0") as stream:
         eventually(lambda: int(stream.last or 0) >= 6100)
         # The first page looks through 5,000 positions.
         assert int(stream.messages[0].id) == 5000

@@ -35,7 +35,7 @@ HELD_HERE = 3.0
 HELD_ELSEWHERE = 10.0 if LONG else 2.0
 # So that the writers go on after both have ended.
 LONGEST = HELD_ELSEWHERE + 2 if LONG else 4.0
-RARE = "test.rare"
+RARE = "limit.set"
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def hold_open(company: Company, seconds: float) -> int:
     """Events of a transaction that commits long after those that began later."""
     try:
         with transaction.atomic():
-            for kind in ("test.late", RARE):
+            for kind in ("member.removed", RARE):
                 events.record(kind, organization_id=company.organization.pk, actor_id=None)
             time.sleep(seconds)
     finally:
@@ -196,7 +196,7 @@ def test_every_followers_set_is_the_log(hub: Server, company: Company, settings:
         closing(agent),
         follow(agent, hub.url, after="0") as steady,
     ):
-        told = Told(agent, receiver, [RARE, "test.late"])
+        told = Told(agent, receiver, [RARE, "member.removed"])
         elsewhere.execute("SELECT pg_current_xact_id()")
         began = time.monotonic()
         with ThreadPoolExecutor(WRITERS + 1) as pool:
@@ -223,12 +223,12 @@ def test_every_followers_set_is_the_log(hub: Server, company: Company, settings:
         while polling.look():
             pass
         assert polling.seen == rare
-        owed = [event["id"] for event in _all(agent) if event["kind"] in (RARE, "test.late")]
+        owed = [event["id"] for event in _all(agent) if event["kind"] in (RARE, "member.removed")]
         eventually(lambda: len(told.seen) >= len(owed), within=30)
         told.stop()
         assert told.seen == owed
         assert polling.moved > 0
-        assert "test.late" in {event["kind"] for event in steady.events}
+        assert "member.removed" in {event["kind"] for event in steady.events}
 
 
 def _all(agent: Agent) -> list[Any]:

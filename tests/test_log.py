@@ -17,7 +17,7 @@ from .cast import Agent, Company, found_company
 SECRET_WORDS = "walrus-and-carpenter"
 
 
-def record(company: Company, kind: str = "test.happened", **data: Any) -> None:
+def record(company: Company, kind: str = "policy.rule_added", **data: Any) -> None:
     events.record(kind, organization_id=company.organization.pk, actor_id=None, **data)
 
 
@@ -54,7 +54,7 @@ def test_positions_have_no_gaps_and_no_follower_misses_what_commits_late(
     _, cursor = follow(agent)
     with another_session() as late:
         late.execute(
-            "WITH e AS (INSERT INTO coordination_event (organization_id, kind) VALUES (%s, 'test.late')"
+            "WITH e AS (INSERT INTO coordination_event (organization_id, kind) VALUES (%s, 'policy.rule_ended')"
             " RETURNING seq, organization_id, id, created_at) INSERT INTO coordination_event_unnumbered"
             " (seq, organization_id, event_id, event_created_at) SELECT * FROM e",
             [company.organization.pk],
@@ -64,8 +64,8 @@ def test_positions_have_no_gaps_and_no_follower_misses_what_commits_late(
         late.commit()
     record(company)
     second, _ = follow(agent, after=cursor)
-    assert [event["kind"] for event in first] == ["test.happened"]
-    assert [event["kind"] for event in second] == ["test.late", "test.happened"]
+    assert [event["kind"] for event in first] == ["policy.rule_added"]
+    assert [event["kind"] for event in second] == ["policy.rule_ended", "policy.rule_added"]
 
 
 def test_many_writers_and_numberers_leave_each_event_one_position(company: Company, agent: Agent) -> None:
@@ -84,7 +84,7 @@ def test_many_writers_and_numberers_leave_each_event_one_position(company: Compa
         writer.start()
     for writer in writers:
         writer.join()
-    found, cursor = follow(agent, limit=100, kind="test.happened")
+    found, cursor = follow(agent, limit=100, kind="policy.rule_added")
     assert len({event["id"] for event in found}) == len(found) == 640
     assert int(cursor) == EventPosition.objects.filter(organization=company.organization).count()
 
@@ -101,7 +101,7 @@ def test_events_of_a_transaction_keep_their_order(company: Company, agent: Agent
 def test_an_empty_page_of_a_filtered_follower_moves_its_cursor(company: Company, agent: Agent) -> None:
     for _ in range(5):
         record(company)
-    page = agent.get("/events", params={"after": "0", "kind": "test.rare"})
+    page = agent.get("/events", params={"after": "0", "kind": "limit.set"})
     assert page["events"] == []
     assert int(page["cursor"]) >= 5
 

@@ -22,7 +22,7 @@ from titen.api.views import ApiView
 from titen.errors import invalid
 
 from .bodies import EPOCH_MAX
-from .paging import IdFilter, list_parameters, page
+from .paging import IdFilter, LineFilter, list_parameters, page
 
 VERSION = re.compile(r'"([0-9]{1,10})"')
 IF_MATCH = OpenApiParameter(
@@ -72,8 +72,8 @@ class VersionQuery(StrictSerializer):
 class CheckpointFilter(django_filters.FilterSet):
     """Exact matches."""
 
-    subject_id = django_filters.CharFilter(max_length=200)
-    kind = django_filters.CharFilter(max_length=80)
+    subject_id = LineFilter(max_length=200)
+    kind = LineFilter(max_length=80)
     agent = IdFilter("agent", field_name="principal_id")
     task = IdFilter("task", field_name="task_id")
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,7 +16,7 @@ from coordination.database import Row
 from coordination.following import Log, Page
 from coordination.times import stamp
 from titen.api.event_stream import StreamAnswer, frame, open_stream
-from titen.api.fields import StrictSerializer
+from titen.api.fields import StrictSerializer, Text
 
 from .events import CursorField, cursor_of, resync
 from .paging import read_limit
@@ -36,7 +35,7 @@ class SinceQuery(StrictSerializer):
 class PageQuery(SinceQuery):
     """`GET …/events`."""
 
-    limit = serializers.CharField(required=False)
+    limit = Text(required=False)
 
 
 def entry_json(row: Row) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from coordination import following
+from coordination import following, kinds
 from coordination.callers import Caller
 from coordination.database import Row
 from coordination.following import Log, Page, Selection
@@ -20,7 +20,7 @@ from coordination.visibility import Sight, sight_of
 from titen.api.answers import ident, text
 from titen.api.authentication import human
 from titen.api.event_stream import StreamAnswer, frame, open_stream
-from titen.api.fields import StrictSerializer, Text
+from titen.api.fields import Line, StrictSerializer, Text
 from titen.api.ids import field_id
 from titen.api.schema import ok, query_parameters
 from titen.api.views import ApiView
@@ -54,9 +54,9 @@ class EventFilter(StrictSerializer):
         trim_whitespace=False,
         error_messages={"invalid": "must be kinds such as task.claimed, separated by commas."},
     )
-    task_id = serializers.CharField(required=False, max_length=60)
-    resource_type = Text(required=False, max_length=80)
-    resource_id = Text(required=False, max_length=400)
+    task_id = Text(required=False, max_length=60)
+    resource_type = Line(required=False, max_length=80)
+    resource_id = Line(required=False, max_length=400)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """An id means nothing without its type."""
@@ -68,7 +68,7 @@ class EventFilter(StrictSerializer):
 class EventQuery(EventFilter):
     """`GET /v1/events`."""
 
-    limit = serializers.CharField(required=False)
+    limit = Text(required=False)
 
 
 class StreamQuery(EventFilter):
@@ -108,8 +108,10 @@ STREAM_PARAMETERS = [
 
 def selection_of(query: dict[str, Any]) -> Selection:
     """The filters of a query."""
+    named = query["kind"].split(",") if "kind" in query else None
+    kinds.check("kind", named or ())
     return Selection(
-        kinds=frozenset(query["kind"].split(",")) if "kind" in query else None,
+        kinds=None if named is None else frozenset(named),
         task_id=field_id("task", "task_id", query["task_id"]) if "task_id" in query else None,
         resource_type=query.get("resource_type"),
         resource_id=query.get("resource_id"),

@@ -27,7 +27,7 @@ from titen.errors import not_found
 
 from . import bodies
 from .humans import require_role
-from .paging import IdFilter, list_parameters, page
+from .paging import IdFilter, LineFilter, list_parameters, page
 from .runs import RENEWALS_SHOWN
 
 
@@ -67,10 +67,8 @@ def sequencer(caller: Caller, row: Row) -> str:
 class LeaseFilter(django_filters.FilterSet):
     """Exact matches. `live` is judged by the database's clock."""
 
-    resource_type = django_filters.CharFilter(
-        field_name="resource__resource_type", max_length=80, strip=False
-    )
-    resource_id = django_filters.CharFilter(field_name="resource__resource_id", max_length=400, strip=False)
+    resource_type = LineFilter(field_name="resource__resource_type", max_length=80)
+    resource_id = LineFilter(field_name="resource__resource_id", max_length=400)
     holder = IdFilter("agent", field_name="principal_id")
     live = django_filters.ChoiceFilter(choices=[("true", "true"), ("false", "false")], method="by_life")
 

@@ -7,19 +7,34 @@ from typing import Any
 from uuid import UUID
 
 import django_filters
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from titen.api.answers import Shape, choice, ident, integer, text
 from titen.api.ids import read_id
+from titen.api.queries import single_values
 from titen.api.schema import query_parameters
-from titen.api.views import single_values
 from titen.errors import Refused, invalid
+from titen.nearest import nearest
 
 LIMIT = 50
 LIMIT_MAX = 200
 LIMIT_SHAPE = integer(f"How many rows, {LIMIT} by default.", 1, LIMIT_MAX)
+
+
+def one_line(text: str) -> None:
+    """What bodies take for a `Line`."""
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise ValidationError("must be one line without control characters.")
+
+
+class LineFilter(django_filters.CharFilter):
+    """A filter by a text, exactly as it was sent."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"strip": False, "validators": [one_line], **options})
 
 
 class IdFilter(django_filters.CharFilter):
@@ -27,7 +42,7 @@ class IdFilter(django_filters.CharFilter):
 
     def __init__(self, prefix: str, **options: Any) -> None:
         self.prefix = prefix
-        super().__init__(**options)
+        super().__init__(strip=False, **options)
 
     def filter(self, queryset: Any, value: str) -> Any:
         """Exact match."""
@@ -109,7 +124,7 @@ def page[M: Model](
             raise invalid(name, "may not be empty.")
     chosen = filters(data=values, queryset=queryset)
     if not chosen.is_valid():
-        fields = {name: [str(problem) for problem in problems] for name, problems in chosen.errors.items()}
+        fields = {name: _problems(known[name], values[name], found) for name, found in chosen.errors.items()}
         first = next(iter(fields))
         raise Refused("VALIDATION_ERROR", summary=f"{first}: {fields[first][0]}", details={"fields": fields})
     found = chosen.qs.order_by(f"-{number or 'pk'}")
@@ -122,6 +137,13 @@ def page[M: Model](
         noun: [shape(row) for row in rows[:limit]],
         "next_cursor": encode_cursor(_place(rows[limit - 1], number)) if more else None,
     }
+
+
+def _problems(item: django_filters.Filter, value: str, found: Any) -> list[str]:
+    if isinstance(item, django_filters.ChoiceFilter):
+        choices = [each for each, _ in item.extra["choices"]]
+        return [f"must be one of {', '.join(choices)}.{nearest(value, choices)}"]
+    return [str(problem) for problem in found]
 
 
 def _place(row: Model, number: str | None) -> UUID:

@@ -4,11 +4,13 @@ from typing import Any
 
 import django_filters
 from django.conf import settings
+from django.core.validators import RegexValidator
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from coordination import claims, context, digests, sequencers, tasks
+from coordination.admission import CAPABILITY
 from coordination.callers import Caller
 from coordination.database import Row
 from coordination.locks import clock, current_epoch
@@ -22,7 +24,7 @@ from titen.api.views import ApiView, HotView
 from titen.errors import not_found
 
 from . import bodies
-from .paging import IdFilter, list_parameters, page
+from .paging import IdFilter, LineFilter, list_parameters, page
 
 
 class TaskFilter(django_filters.FilterSet):
@@ -30,7 +32,11 @@ class TaskFilter(django_filters.FilterSet):
 
     status = django_filters.ChoiceFilter(choices=TaskStatus.choices)
     created_by = IdFilter("agent", field_name="created_by_id")
-    capability = django_filters.CharFilter(method="with_capability", max_length=80)
+    capability = LineFilter(
+        method="with_capability",
+        max_length=80,
+        validators=[RegexValidator(rf"\A(?:{CAPABILITY.pattern})\Z", "must be a capability.")],
+    )
 
     def with_capability(self, queryset: Any, name: str, value: str) -> Any:
         """Tasks that need this capability."""

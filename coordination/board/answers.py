@@ -1,6 +1,7 @@
 """What a click gets: a sentence about what it did, and the page as it now stands."""
 
 from collections.abc import Callable
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 from django.db import DatabaseError
@@ -18,6 +19,7 @@ from . import (
     fragments,
     leases_fragments,
     leases_state,
+    pages,
     passing_fragments,
     passing_state,
     state,
@@ -76,15 +78,19 @@ def _page(request: HttpRequest, seat: Seat) -> dict[str, str]:
     for participant in participants.everyone():
         if (parts := participant.page(address, organization, seat.role)) is not None:
             return parts
-    path = address.partition("?")[0]
+    path, _, text = address.partition("?")
+    query = dict(parse_qsl(text, keep_blank_values=True))
+    page = pages.page_of(query)
     if path == reverse("board"):
-        return fragments.render(state.read(organization), seat.role)
+        part = pages.part_of(query)
+        shown = state.read_part(organization, part, page) if part else state.read(organization)
+        return fragments.render(shown, seat.role, part)
     if path == reverse("leases"):
-        return leases_fragments.render(leases_state.read(organization), seat.role)
+        return leases_fragments.render(leases_state.read(organization, page), seat.role)
     if path == reverse("messages"):
-        return passing_fragments.render(passing_state.read(organization), seat.role)
+        return passing_fragments.render(passing_state.read(organization, page), seat.role)
     task_id = _task_of(path)
-    found = task_state.read(organization, task_id) if task_id else None
+    found = task_state.read(organization, task_id, page) if task_id else None
     return task_fragments.render(found, seat.role) if found else {}
 
 

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from titen.api.envelope import as_refusal
+from titen.api.queries import single_values
 from titen.errors import Refused
 
 from . import errors
@@ -28,6 +29,7 @@ def door(*methods: str) -> Callable[[View], View]:
             if not request.user.is_authenticated:
                 return to_login(request)
             try:
+                single_values(request)
                 response = view(request, *args, **words)
             except (Refused, DatabaseError) as problem:
                 response = errors.refuse(request, as_refusal(problem, request))

@@ -1,16 +1,17 @@
 """What the board's forms send. A bad value is a `VALIDATION_ERROR` that names its field."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from coordination.admission import CAPABILITY
 from coordination.api.bodies import EPOCH_MAX
 from coordination.callers import EVERYTHING, SCOPES
 from titen.api.ids import field_id
 from titen.api.strict_json import loads
-from titen.errors import Refused
+from titen.errors import Refused, invalid
 
 
 class Text(forms.CharField):
@@ -167,8 +168,16 @@ class RevokeKey(forms.Form):
     made_with_it = forms.BooleanField(required=False)
 
 
+def one_value_each(fields: Mapping[str, forms.Field], data: QueryDict) -> None:
+    """`VALIDATION_ERROR` for a field that stands twice, unless it is one for several values."""
+    for name, values in data.lists():
+        if len(values) > 1 and not isinstance(fields.get(name), forms.MultipleChoiceField):
+            raise invalid(name, "stands twice: send exactly one value.")
+
+
 def read(form: type[forms.Form], request: HttpRequest) -> dict[str, Any]:
     """The fields of a POST."""
+    one_value_each(form.base_fields, request.POST)
     filled = form(request.POST)
     if not filled.is_valid():
         fields = {name: [str(problem) for problem in problems] for name, problems in filled.errors.items()}

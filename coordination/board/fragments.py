@@ -12,20 +12,21 @@ from coordination.models import Role
 from coordination.participants import Card
 
 from .holds import Hold
+from .pages import LISTS
 from .rows import BoardState
 
 # DOM ids, in the order of the page; the template of each is board/<id>.html.
 SECTIONS = ("rail", "notices", "needs-you", "running", "queue", "blocked", "ended")
 
 
-def render(state: BoardState, role: str) -> dict[str, str]:
-    """DOM id -> the complete outer HTML of that element, as `role` may see and use it."""
+def render(state: BoardState, role: str, part: str = "") -> dict[str, str]:
+    """DOM id -> the complete outer HTML of that element, as `role` may see and use it; of one list with `part`."""
     words = {
         "state": state,
         "notices": render_cards(state.notices, role),
         "cards": render_cards(state.needs.rows, role, state.holds),
     }
-    return {name: element(f"board/{name}.html", words) for name in SECTIONS}
+    return {name: element(f"board/{name}.html", words) for name in ([LISTS[part]] if part else SECTIONS)}
 
 
 def render_cards(

@@ -10,10 +10,10 @@ from coordination.models import LeaseEnd, Organization
 from titen.api.ids import public_id
 from titen.errors import not_found
 
-from .rows import Section
+from .rows import PAGE, Section
 from .statements import CERTAINTY
 
-SHOWN = 50
+SHOWN = PAGE
 ENDED_SHOWN = 20
 CAP = 10_000
 
@@ -27,7 +27,7 @@ LIVE = f"""SELECT l.id AS lease_id, r.resource_type, r.resource_id, p.name AS ho
     l.jeopardy_declared_at AS declared_at, {CERTAINTY} AS certainty
 FROM coordination_lease l JOIN coordination_resource r ON r.id = l.resource_id
 JOIN coordination_principal p ON p.id = l.principal_id
-WHERE {_LIVE} ORDER BY l.granted_at, l.id LIMIT {SHOWN}"""
+WHERE {_LIVE} ORDER BY l.granted_at, l.id LIMIT {SHOWN} OFFSET %(before)s"""
 
 # Who revoked it stands in its last event, which has no task: that is how the index on leases' events is found.
 _ENDED = """SELECT l.id AS lease_id, r.resource_type, r.resource_id, p.name AS holder, l.purpose, l.epoch,
@@ -87,18 +87,23 @@ class LeasesState:
     """One organization's page of leases."""
 
     name: str
+    slug: str
     live: Section[LeaseRow]
     ended: tuple[EndedLease, ...]
 
 
-def read(organization_id: UUID) -> LeasesState:
-    """The leases as they stand now, judged by the database's clock. `NOT_FOUND` for an unknown organization."""
+def read(organization_id: UUID, page: int = 1) -> LeasesState:
+    """The leases as they stand now, with a page of the live ones, judged by the database's clock.
+
+    `NOT_FOUND` for an unknown organization.
+    """
     organization = Organization.objects.filter(pk=organization_id).first()
     if organization is None:
         raise not_found()
-    params = {"organization": organization_id}
+    params = {"organization": organization_id, "before": SHOWN * (page - 1)}
     return LeasesState(
         name=organization.name,
+        slug=organization.slug,
         live=_live(params, fetch_all(COUNT, params)[0]["live"]),
         ended=tuple(_ended(row) for row in fetch_all(ENDED, params)),
     )
@@ -106,7 +111,7 @@ def read(organization_id: UUID) -> LeasesState:
 
 def refresh(organization_id: UUID, state: LeasesState) -> LeasesState:
     """The same page with its live leases read anew, in one query: jeopardy comes with time alone."""
-    live = _live({"organization": organization_id}, 0)
+    live = _live({"organization": organization_id, "before": 0}, 0)
     if len(live.rows) == SHOWN:
         live = replace(live, total=max(SHOWN, state.live.total))
     return replace(state, live=live)
@@ -117,7 +122,7 @@ def _live(params: dict[str, Any], total: int) -> Section[LeaseRow]:
         LeaseRow(**{**row, "lease_id": public_id("lease", row["lease_id"])})
         for row in fetch_all(LIVE, params)
     ]
-    return Section(tuple(rows), max(total, len(rows)))
+    return Section(tuple(rows), max(total, len(rows)), params["before"])
 
 
 def _ended(row: Row) -> EndedLease:

@@ -17,6 +17,7 @@ from titen.errors import Refused, not_found
 from . import forms, leases_fragments, leases_state, seats
 from .answers import act
 from .doors import View, door
+from .pages import page_of
 
 Verb = Callable[[Caller, Lease, HttpRequest], str]
 
@@ -27,12 +28,14 @@ def page(request: HttpRequest) -> HttpResponse:
     seat = seats.take(request)
     if seat is None:
         raise not_found()
-    shown = leases_state.read(seat.organization.pk)
+    number = page_of(request.GET.dict())
+    shown = leases_state.read(seat.organization.pk, number)
     words = {
         "seat": seat,
         "state": shown,
         "sections": leases_fragments.render(shown, seat.role).values(),
-        "stream": f"/live/leases?org={seat.slug}",
+        "stream": f"/live/leases?org={seat.slug}" if number == 1 else "",
+        "number": number,
         "now": clock(),
         "here": "leases",
     }

@@ -13,9 +13,9 @@ from coordination.models.fields import ClockNow
 from titen.api.ids import maybe_id, public_id
 from titen.errors import not_found
 
-from .rows import Section
+from .rows import PAGE, Section
 
-PENDING_SHOWN = 50
+PENDING_SHOWN = PAGE
 ENDED_SHOWN = 20
 MESSAGES_SHOWN = 50
 PEOPLE_SHOWN = 500
@@ -70,25 +70,29 @@ class PassingState:
     """One organization's handoffs and messages; `due` is when time alone ends an offer next."""
 
     name: str
+    slug: str
     pending: Section[HandoffRow]
     ended: tuple[HandoffRow, ...]
     messages: tuple[MessageRow, ...]
     due: datetime | None = field(default=None, compare=False)
 
 
-def read(organization_id: UUID) -> PassingState:
-    """Handoffs and messages as they stand now. `NOT_FOUND` for an unknown organization."""
+def read(organization_id: UUID, page: int = 1) -> PassingState:
+    """Handoffs and messages as they stand now, a page of the pending handoffs. `NOT_FOUND` for an unknown organization."""
     organization = Organization.objects.filter(pk=organization_id).first()
     if organization is None:
         raise not_found()
     now = clock()
     found = Handoff.objects.filter(organization=organization)
     open_now = found.filter(status=HandoffStatus.PENDING, expires_at__gt=now)
-    pending = handoff_rows(open_now.order_by("-id")[:PENDING_SHOWN], now)
+    before = PENDING_SHOWN * (page - 1)
+    pending = handoff_rows(open_now.order_by("-id")[before : before + PENDING_SHOWN], now)
+    is_all = page == 1 and len(pending) < PENDING_SHOWN
     over = found.exclude(status=HandoffStatus.PENDING, expires_at__gt=now)
     return PassingState(
         name=organization.name,
-        pending=Section(pending, open_now.count() if len(pending) == PENDING_SHOWN else len(pending)),
+        slug=organization.slug,
+        pending=Section(pending, len(pending) if is_all else open_now.count(), before),
         ended=handoff_rows(over.order_by("-id")[:ENDED_SHOWN], now),
         messages=_messages(organization_id),
         due=min((row.expires_at for row in pending), default=None),

@@ -18,6 +18,7 @@ from titen.errors import Refused, not_found
 from . import errors, forms, passing_fragments, passing_state, seats
 from .answers import act
 from .doors import View, door
+from .pages import page_of
 from .seats import Seat
 
 Verb = Callable[[Caller, UUID, HttpRequest], str]
@@ -27,7 +28,8 @@ Verb = Callable[[Caller, UUID, HttpRequest], str]
 def page(request: HttpRequest) -> HttpResponse:
     """The handoffs and messages of one organization, and a form to write one."""
     seat = _seat(request, Role.VIEWER)
-    shown = passing_state.read(seat.organization.pk)
+    number = page_of(request.GET.dict())
+    shown = passing_state.read(seat.organization.pk, number)
     agents, humans = passing_state.people(seat.organization.pk, besides=seat.caller.principal_id)
     words = {
         "seat": seat,
@@ -36,7 +38,8 @@ def page(request: HttpRequest) -> HttpResponse:
         "may": Role(seat.role).includes(Role.OPERATOR),
         "agents": agents,
         "humans": humans,
-        "stream": f"/live/messages?org={seat.slug}",
+        "stream": f"/live/messages?org={seat.slug}" if number == 1 else "",
+        "number": number,
         "now": clock(),
         "here": "messages",
     }

@@ -11,18 +11,28 @@ from coordination.participants import Card
 
 from .holds import Hold
 
+# Rows of a list on one page.
+PAGE = 50
+
 
 @dataclass(frozen=True)
 class Section[R]:
-    """The first rows of a list, and how many the list has (`CAP` stands for so many or more)."""
+    """Rows of a list, the first ones unless `before` others are left out, and how many the list has (`CAP` stands
+    for so many or more)."""
 
     rows: tuple[R, ...] = ()
     total: int = 0
+    before: int = 0
 
     @property
     def more(self) -> int:
-        """How many are not shown."""
-        return max(0, self.total - len(self.rows))
+        """How many come after those that are shown."""
+        return max(0, self.total - self.before - len(self.rows))
+
+    @property
+    def next_page(self) -> int:
+        """The page on which those begin."""
+        return (self.before + len(self.rows)) // PAGE + 1
 
 
 @dataclass(frozen=True)

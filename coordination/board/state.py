@@ -1,11 +1,14 @@
 """Reading a board: a few bounded queries, judged by the database's clock."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from coordination import participants
 from coordination.database import Row, fetch_all
+from coordination.locks import clock
 from coordination.models import Organization
 from coordination.participants import Card
 from titen.api.ids import public_id
@@ -13,10 +16,10 @@ from titen.errors import not_found
 
 from . import holds, questions, statements
 from .holds import Hold
-from .rows import BlockedRow, BlockerLine, BoardState, EndedRow, QueueRow, RunningRow, Section, Wait
+from .rows import PAGE, BlockedRow, BlockerLine, BoardState, EndedRow, QueueRow, RunningRow, Section, Wait
 
 # Rows of a section; counts stop at CAP, so that a large queue costs no more than a small one.
-SHOWN = 50
+SHOWN = PAGE
 ENDED_SHOWN = 20
 CAP = 10_000
 
@@ -50,6 +53,24 @@ def read(organization_id: UUID) -> BoardState:
     return replace(state, due=_due(state, now))
 
 
+def read_part(organization_id: UUID, part: str, page: int) -> BoardState:
+    """The board with another page of one of its lists, of which `PARTS` are the names."""
+    board, before, limit = read(organization_id), SHOWN * (page - 1), SHOWN * page
+    if part == "needs":
+        needs = _needs(organization_id, before, limit)
+        return replace(board, needs=needs, holds=_holds(needs))
+    now = clock()
+    read_rows, sql = PARTS[part]
+    rows = _fetch(sql, organization_id, limit=limit)[before:]
+    whole: Section[Any] = getattr(board, part)
+    section = Section(tuple(read_rows(row, now) for row in rows), whole.total, before)
+    # The queue has two lists: only the one that is asked for is shown.
+    changes: dict[str, Any] = (
+        {"ready": Section(), "waiting": Section()} if part in ("ready", "waiting") else {}
+    )
+    return replace(board, **{**changes, part: section})
+
+
 def refresh_running(organization_id: UUID, state: BoardState) -> BoardState:
     """The same board with what heartbeats move read anew, as they write no events: its running rows, in one
     query, and the leases of those who wait, if any do."""
@@ -75,11 +96,11 @@ def _task_id(value: UUID) -> str:
 
 
 def _running(organization_id: UUID, total: int) -> Section[RunningRow]:
-    rows = [
-        RunningRow(**{**row, "task_id": _task_id(row["task_id"])})
-        for row in _fetch(statements.RUNNING, organization_id)
-    ]
-    return _section(rows, total)
+    return _section([_run(row) for row in _fetch(statements.RUNNING, organization_id)], total)
+
+
+def _run(row: Row) -> RunningRow:
+    return RunningRow(**{**row, "task_id": _task_id(row["task_id"])})
 
 
 def _queued(row: Row, waits: tuple[Wait, ...]) -> QueueRow:
@@ -115,36 +136,46 @@ def _waits(row: Row, now: datetime) -> tuple[Wait, ...]:
 
 
 def _blocked(organization_id: UUID) -> list[BlockedRow]:
-    return [
-        BlockedRow(
-            task_id=_task_id(row["task_id"]),
-            title=row["title"],
-            priority=row["priority"],
-            open_effects=row["open_effects"],
-            blockers=tuple(
-                BlockerLine(item["kind"], item["sentence"], datetime.fromisoformat(item["opened_at"]))
-                for item in row["blockers"] or []
-            ),
-            agent=row["agent"] or "",
-            expires_at=row["expires_at"],
-            certainty=row["certainty"] or "",
-        )
-        for row in _fetch(statements.BLOCKED, organization_id)
-    ]
+    return [_blocked_row(row) for row in _fetch(statements.BLOCKED, organization_id)]
+
+
+def _blocked_row(row: Row) -> BlockedRow:
+    return BlockedRow(
+        task_id=_task_id(row["task_id"]),
+        title=row["title"],
+        priority=row["priority"],
+        open_effects=row["open_effects"],
+        blockers=tuple(
+            BlockerLine(item["kind"], item["sentence"], datetime.fromisoformat(item["opened_at"]))
+            for item in row["blockers"] or []
+        ),
+        agent=row["agent"] or "",
+        expires_at=row["expires_at"],
+        certainty=row["certainty"] or "",
+    )
+
+
+# The lists of the board that can be longer than it: how a row is read, and the query.
+PARTS: dict[str, tuple[Callable[[Row, datetime], Any], str]] = {
+    "running": (lambda row, now: _run(row), statements.RUNNING),
+    "ready": (lambda row, now: _queued(row, ()), statements.READY),
+    "waiting": (lambda row, now: _queued(row, _waits(row, now)), statements.WAITING),
+    "blocked": (lambda row, now: _blocked_row(row), statements.BLOCKED),
+}
 
 
 def _ended(row: Row) -> EndedRow:
     return EndedRow(**{**row, "task_id": _task_id(row["task_id"]), "agent": row["agent"] or ""})
 
 
-def _needs(organization_id: UUID) -> Section[Card]:
+def _needs(organization_id: UUID, before: int = 0, limit: int = SHOWN) -> Section[Card]:
     """Everything that waits for a human, oldest first."""
-    cards, total = questions.needs_you(organization_id, SHOWN)
+    cards, total = questions.needs_you(organization_id, limit)
     for participant in participants.everyone():
-        more, count = participant.needs_you(organization_id, SHOWN)
+        more, count = participant.needs_you(organization_id, limit)
         cards, total = cards + more, total + count
     cards.sort(key=lambda card: (card.since, card.key))
-    return Section(tuple(cards[:SHOWN]), total)
+    return Section(tuple(cards[before:limit]), total, before)
 
 
 def _holds(needs: Section[Card]) -> dict[str, Hold]:

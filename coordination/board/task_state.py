@@ -102,6 +102,7 @@ class TaskState:
     agents: tuple[tuple[str, str], ...]
     timeline: tuple[Entry, ...]
     earlier: int
+    page: int = 1
     due: datetime | None = field(default=None, compare=False)
 
     @property
@@ -117,8 +118,8 @@ _FIELDS = (
 )
 
 
-def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
-    """The page of a task of this organization; None when there is none."""
+def read(organization_id: UUID, task_id: UUID, page: int = 1) -> TaskState | None:
+    """The page of a task of this organization, with a page of its timeline; None when there is none."""
     task = (
         Task.objects.filter(pk=task_id, organization_id=organization_id)
         .select_related("profile", "created_by")
@@ -140,7 +141,7 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
     ]
     for participant in participants.everyone():
         cards += participant.task_cards(task.pk)
-    entries, earlier = timeline.read(task)
+    entries, earlier = timeline.read(task, page)
     offers = passing_state.handoff_rows(
         Handoff.objects.filter(task=task, status=HandoffStatus.PENDING, expires_at__gt=now), now
     )
@@ -191,6 +192,7 @@ def read(organization_id: UUID, task_id: UUID) -> TaskState | None:
         ),
         timeline=entries,
         earlier=earlier,
+        page=page,
         due=min((moment for moment in moments if moment is not None and moment > now), default=None),
     )
 

@@ -18,6 +18,7 @@ from titen.errors import not_found
 from . import forms, seats, task_fragments, task_state
 from .answers import act
 from .doors import View, door
+from .pages import page_of
 
 Verb = Callable[[Caller, UUID, HttpRequest], str]
 
@@ -27,7 +28,8 @@ def page(request: HttpRequest, task_id: str) -> HttpResponse:
     """Everything about one task."""
     task = path_id("task", task_id)
     seat = seats.at(request, organization_of_task(task))
-    shown = task_state.read(seat.organization.pk, task)
+    number = page_of(request.GET.dict())
+    shown = task_state.read(seat.organization.pk, task, number)
     if shown is None:
         raise not_found()
     words = {
@@ -36,7 +38,8 @@ def page(request: HttpRequest, task_id: str) -> HttpResponse:
         "parts": {
             name.replace("-", "_"): html for name, html in task_fragments.render(shown, seat.role).items()
         },
-        "stream": f"/live/task?id={shown.task_id}",
+        "stream": f"/live/task?id={shown.task_id}" if number == 1 else "",
+        "number": number,
         "now": clock(),
     }
     return render(request, "task/index.html", words)

@@ -86,11 +86,12 @@ BLOCKERS = {
 }
 
 
-def read(task: Task) -> tuple[tuple[Entry, ...], int]:
-    """The newest events of a task, newest first, numbered or not; and how many are older."""
+def read(task: Task, page: int = 1) -> tuple[tuple[Entry, ...], int]:
+    """A page of the events of a task, newest first, numbered or not; and how many are older."""
     found = Event.objects.filter(task_id=task.pk, organization_id=task.organization_id)
-    events = list(found.order_by("-seq")[: SHOWN + 1])
-    earlier = found.count() - SHOWN if len(events) > SHOWN else 0
+    before = SHOWN * (page - 1)
+    events = list(found.order_by("-seq")[before : before + SHOWN + 1])
+    earlier = found.count() - before - SHOWN if len(events) > SHOWN else 0
     named = {pk for event in events for pk in (event.actor_id, event.subject_id, _target(event))}
     names = _names(named)
     return tuple(_entry(event, names) for event in events[:SHOWN]), earlier

@@ -16,10 +16,11 @@ from coordination.passwords import gate
 from titen.api.envelope import as_refusal
 from titen.errors import Refused
 
-from . import fragments, seats, state
+from . import fragments, pages, seats, state
 from .addresses import client_address
 from .doors import door
 from .errors import not_allowed, refuse
+from .forms import one_value_each
 
 
 class LogInForm(AuthenticationForm):
@@ -47,17 +48,18 @@ class LogIn(LoginView):
     authentication_form = LogInForm
     redirect_authenticated_user = True
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Log in. A refusal before the password is looked at is a page as well."""
+        try:
+            one_value_each(LogInForm.base_fields, request.POST)
+            return super().post(request, *args, **kwargs)
+        except (Refused, DatabaseError) as problem:
+            return refuse(request, as_refusal(problem, request))
+
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
         """`next`, unless it leads elsewhere or back to the login."""
         target = super().get_redirect_url(request)
         return "" if urlsplit(target).path == reverse("login") else target
-
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Log in. A refusal before the password is looked at is a page as well."""
-        try:
-            return super().post(request, *args, **kwargs)
-        except (Refused, DatabaseError) as problem:
-            return refuse(request, as_refusal(problem, request))
 
     def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """405 as a page."""
@@ -85,9 +87,10 @@ def board(request: HttpRequest) -> HttpResponse:
     seat = seats.take(request)
     if seat is None:
         return render(request, "pages/no-membership.html", status=403)
-    shown = state.read(seat.organization.pk)
-    parts = fragments.render(shown, seat.role)
-    rail = parts.pop("rail")
+    part, number = pages.part_of(request.GET.dict()), pages.page_of(request.GET.dict())
+    shown = state.read_part(seat.organization.pk, part, number) if part else state.read(seat.organization.pk)
+    parts = fragments.render(shown, seat.role, part)
+    rail = parts.pop("rail", "")
     return render(
         request,
         "board/index.html",
@@ -96,7 +99,8 @@ def board(request: HttpRequest) -> HttpResponse:
             "state": shown,
             "rail": rail,
             "sections": parts.values(),
-            "stream": f"/live/board?org={seat.slug}",
+            "stream": "" if part else f"/live/board?org={seat.slug}",
+            "number": number,
             "now": clock(),
             "here": "board",
         },

@@ -3,6 +3,8 @@
   "use strict";
   const find = document.getElementById("find");
   const help = document.getElementById("help");
+  const letters = document.getElementById("letters");
+  const SWITCH = "titen: single-key shortcuts"; // kept by the browser, for all its tabs
   const rows = () => [...document.querySelectorAll("[data-row]")].filter((row) => row.offsetParent !== null);
   const selected = () => document.querySelector("[data-selected]");
   let place = -1;
@@ -23,12 +25,29 @@
   }
 
   // A selected row's first or last answer gets the focus; pressing it stays the person's own act.
+  // Where the selected row has gone meanwhile, the key selects another first: it was not meant for that one.
   function answer(which) {
+    if (!selected() && place >= 0) return move(1);
     if (!selected()) select(rows().find((row) => row.querySelector("[data-first]:not([hidden] *)")));
     const field = selected()?.querySelector(`[data-${which}]:not([hidden] *)`);
     for (let part = field?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
     field?.focus();
   }
+
+  // Who speaks to the computer, or whose hand trembles, can switch the single keys off (WCAG 2.1.4).
+  function areOff() {
+    try { return localStorage.getItem(SWITCH) === "off"; } catch { return false; }
+  }
+  function showSwitch() {
+    letters.checked = !areOff();
+    document.documentElement.toggleAttribute("data-no-letters", areOff());
+  }
+  letters.addEventListener("change", () => {
+    try { localStorage.setItem(SWITCH, letters.checked ? "on" : "off"); } catch { /* this browser keeps nothing */ }
+    showSwitch();
+  });
+  addEventListener("storage", showSwitch);
+  showSwitch();
 
   const KEYS = {
     j: () => move(1),
@@ -48,7 +67,7 @@
       typing.blur();
       return;
     }
-    if (typing || !KEYS[event.key]) return;
+    if (typing || !KEYS[event.key] || (event.key.length === 1 && areOff())) return;
     if (event.key === "Enter" && event.target.closest("a, button, summary")) return;
     event.preventDefault();
     KEYS[event.key]();

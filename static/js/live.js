@@ -50,10 +50,43 @@
 
   // The tab's title says how much waits.
   const title = document.title;
-  function count() {
-    const waiting = Number(document.querySelector("[data-count]")?.dataset.count ?? 0);
+  function count(root = document) {
+    const waiting = Number(root.querySelector("[data-count]")?.dataset.count ?? 0);
     document.title = waiting ? `(${waiting}) ${title}` : title;
   }
   count();
-  document.addEventListener("htmx:after:swap", count);
+  document.addEventListener("htmx:after:swap", () => count());
+
+  // The stream rests while the tab is hidden, which is when its title is needed: its first message, which holds the
+  // whole page, is asked for now and then. A stream kept open would take one of the few connections that a browser
+  // has for all tabs.
+  const REST = 5000;
+  let resting;
+  async function look() {
+    const url = stream.getAttribute("hx-sse:connect");
+    const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, signal: AbortSignal.timeout(REST) });
+    if (answer.status === 401 || answer.status === 403) return false;
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    try {
+      for (let text = "", part = await reader.read(); !part.done; part = await reader.read()) {
+        text += part.value;
+        if (text.includes("event: titen-session-ended")) return false;
+        const message = text.split("\n\n").slice(0, -1).find((each) => each.startsWith("data:"));
+        if (!message) continue;
+        if (document.hidden) count(new DOMParser().parseFromString(message.replace(/^data: ?/gm, ""), "text/html"));
+        return true;
+      }
+    } finally {
+      reader.cancel();
+    }
+    return true;
+  }
+  async function rest() {
+    clearTimeout(resting);
+    if (!document.hidden) return;
+    const goesOn = await look().catch(() => true);
+    if (goesOn) resting = setTimeout(rest, REST);
+  }
+  document.addEventListener("visibilitychange", rest);
+  rest();
 })();

@@ -3,19 +3,18 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from coordination.callers import Caller, Credential, by_key
-from titen.errors import Refused, invalid
+from titen.errors import Refused
 
 from .authentication import caller_by_digest, key_digest
 from .doors import Answer, attempt, idempotent, transact
 from .fields import StrictSerializer, read
 from .grants import granted_leases
-from .strict_json import check_text
+from .queries import single_values
 
 
 class ApiView(APIView):
@@ -62,23 +61,6 @@ class ApiView(APIView):
             secret_for = caller.key_id if self.answers_with_secret else None
             status, content = idempotent(caller.principal_id, key, request, work, secret_for=secret_for)
         return Response(content, status=status)
-
-
-def single_values(request: Request) -> dict[str, str]:
-    """The query's parameters, each of which may stand once."""
-    return one_value_each(request.GET)
-
-
-def one_value_each(query: QueryDict) -> dict[str, str]:
-    """The parameters of a query, each of which may stand once."""
-    values = {}
-    for name, given in query.lists():
-        if len(given) > 1:
-            raise invalid(name, "stands twice.")
-        check_text("query", name)
-        check_text(name, given[0])
-        values[name] = given[0]
-    return values
 
 
 class HotView(ApiView):

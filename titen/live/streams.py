@@ -5,9 +5,8 @@ import logging
 from collections.abc import Hashable
 
 from django.db import DatabaseError
-from django.http import QueryDict
 
-from titen.api.views import one_value_each
+from titen.api.queries import values_of
 from titen.errors import Refused, not_found
 
 from . import sse
@@ -43,7 +42,7 @@ class Streams:
         if scope["method"] != "GET":
             await respond(send, refusal(Refused("METHOD_NOT_ALLOWED", method=scope["method"], allowed="GET")))
             return
-        session, query = session_of(scope), one_value_each(QueryDict(scope["query_string"]))
+        session, query = session_of(scope), values_of(scope["query_string"])
 
         def look_up() -> tuple[Subject | None, str | None]:
             subject = source.find(query)
