@@ -613,7 +613,6 @@ def test_it_says_why_step_by_step(company: Company, agent: Agent, vera: Visitor)
         ({"kind": "harmless"}, "kind"),
         ({"agent": "nobody"}, "agent"),
         ({"agent": ""}, "agent"),
-        ({"tool": "a\0b"}, "tool"),
     ],
 )
 def test_a_wrong_question_is_named_beside_its_field(

@@ -47,7 +47,7 @@ LISTS = {"key": ("/keys", "keys"), "dlv": ("/webhooks/{webhook_id}/deliveries", 
 # The field that names an object, in the order in which they are looked for.
 NAMES = ("id", "delivery_id", *(name for name in PREFIXES if name not in ("task_id", "run_id")))
 # Answers within answers: what a working context or a verdict holds, a pack names or a heartbeat tells.
-INNER = ("context", "verdict", "items", "resolved_approvals")
+INNER = ("context", "verdict", "items", "reports", "resolved_approvals")
 # What is said once, to whoever asked for it.
 ONCE = {"api_key", "secret", "sequencer", "claim", "next", "also_revoked", "released_at", "context"}
 # The parties to the work: in each verb one of them succeeds.

@@ -228,7 +228,7 @@ SHAPES["Comment"] = fields(
 SHAPES["AnsweredComment"] = fields(
     "The question with its answer. Without `tasks:read`: the answer, not what was asked.",
     SHAPES["Comment"]["properties"],
-    optional=["run_id", "author_id", "author", "body", "created_at"],
+    optional=["run_id", "author_id", "author", "body", "round", "created_at"],
 )
 SHAPES["Comments"] = fields(
     "The comments of a task.", {"comments": many("The latest 200, oldest first.", ref("Comment"))}
