@@ -48,7 +48,7 @@ def test_the_admin_works_in_a_browser_under_the_content_policy(world: World, web
         page.goto(f"{web.url}{reverse('admin:coordination_principal_change', args=[agent.pk])}")
         page.click("text=Issue key")
         page.check("input[value='tasks:read']")
-        page.click("input[type=submit]")
+        page.click("input[type=submit]:not([data-no-enter])")
         assert page.inner_text("#secret").startswith("titen_sk_")
         chromium.close()
     assert not problems

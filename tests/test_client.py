@@ -318,7 +318,7 @@ def test_a_front_ends_error_page_is_no_refusal(far: Titen, server: StubServer, p
         proxy.refuse(path="/heartbeat", status=404)
         until(lambda: any("heartbeat" in line for line in proxy.requests))
         server.wait_for_requests("/heartbeat")
-        assert run.state is LeaseState.HELD
+        until(lambda: run.state is LeaseState.HELD)
         run.complete()
 
 
