@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from coordination import identity
 from coordination.models import Membership
+from titen.api.doors import transact
 
 from .cast import Agent, Company, Human, found_company, founded
 from .following import follow
@@ -215,7 +216,7 @@ def test_the_real_board_and_log_are_sent_and_end_within_30_s_of_a_logout_and_a_r
             session.flush()
             key = revoked.caller.key_id
             assert key
-            identity.revoke_key(company.organization.pk, key)
+            transact(lambda: identity.revoke_key(company.organization.pk, key))
             began = time.monotonic()
             assert stream.ended.wait(30)
             assert stream.events[-1] == ENDED
