@@ -113,10 +113,10 @@ def _click(path: str, form: Any = None) -> Callable[[Session, Scene], Any]:
     )
 
 
-BLOCK = {"sentence": "Stop."}
+BLOCK = {"sentence": "Stop.", "shown_digest": "0" * 64}
 DOORS: dict[str, Callable[[Session, Scene], Any]] = {
     "block": _v1("/v1/tasks/{task}/block", BLOCK),
-    "a click on block": _click("/tasks/{task}/block", {**BLOCK, "epoch": "1"}),
+    "a click on block": _click("/tasks/{task}/block", BLOCK),
     "decide": lambda session, scene: session.decide(scene.approval, "Approve"),
     "a click on an option": lambda session, scene: session.click(scene.approval, "Approve"),
 }
