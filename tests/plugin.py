@@ -10,7 +10,6 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -34,13 +33,7 @@ def _own_database(url: str) -> str:
 
     def drop() -> None:
         with psycopg.connect(url, autocommit=True) as connection:
-            # A worker of autovacuum belongs to the superuser: nobody else ends it, but it ends by itself.
-            for _ in range(100):
-                try:
-                    connection.execute(f'DROP DATABASE IF EXISTS "{DATABASE}" WITH (FORCE)')
-                    return
-                except psycopg.errors.InsufficientPrivilege:
-                    time.sleep(0.1)
+            embedded.drop_database(connection, DATABASE)
 
     STACK.callback(drop)
     return urlunsplit(parts._replace(path=f"/{DATABASE}"))

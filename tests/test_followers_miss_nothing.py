@@ -20,6 +20,7 @@ import pytest
 from django.db import connections, transaction
 
 from coordination import couriers, events
+from titen.embedded import drop_database
 
 from .cases.tools import LONG
 from .cast import Agent, Company
@@ -59,7 +60,7 @@ def another_database() -> Iterator[psycopg.Connection[Any]]:
             with psycopg.connect(url_of(name)) as session:
                 yield session
         finally:
-            owner.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+            drop_database(owner, name)
 
 
 class Cut:

@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import psycopg
 
 from titen.supervisor import postgres, valkey
 from titen.supervisor.guard import Guard
@@ -35,6 +38,17 @@ def ensure(var: Path) -> State:
     state = State.open(var)
     state.keep({} if given_url("CELERY_BROKER_URL") else {"CELERY_BROKER_URL": valkey.url(state.sockets)})
     return state
+
+
+def drop_database(owner: psycopg.Connection[Any], name: str) -> None:
+    """Drop a database and whoever uses it, over a connection in autocommit mode."""
+    # A worker of autovacuum belongs to the superuser: nobody else ends it, but it ends by itself.
+    for _ in range(100):
+        try:
+            owner.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+            return
+        except psycopg.errors.InsufficientPrivilege:
+            time.sleep(0.1)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from django.db import connection, transaction
 from coordination import identity
 from coordination.claims import profile_for
 from coordination.models import Organization, Principal, Resource, Task
+from titen.embedded import drop_database
 
 DATABASE = f"titen_bench_{os.getpid()}"
 # As in production (`titen.supervisor.services`), on loopback and with fewer threads.
@@ -49,7 +50,7 @@ def own_database() -> Iterator[str]:
             yield urlunsplit(urlsplit(url)._replace(path=f"/{DATABASE}"))
         finally:
             connection.close()
-            owner.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
+            drop_database(owner, DATABASE)
 
 
 def make_clients(count: int) -> tuple[Organization, list[Client]]:
