@@ -17,6 +17,8 @@ import pytest
 
 from coordination import sweeping
 from coordination.leases import KEPT_FOR_A_REPEAT
+from titen.live.doors import environ_of
+from titen.live.requests import Request
 
 from .cast import Agent
 from .clockwork import let_lease_run_out, uuid_of
@@ -230,3 +232,27 @@ def test_an_answer_that_arrives_changes_nothing(agent: Agent, here: Place) -> No
     agent.claim()
     assert here.live()[0] == ""
     assert here.live()[1] > TTL - 60
+
+
+def test_what_an_attempt_grants_after_its_client_was_answered_is_kept_for_seconds(
+    here: Place, agent: Agent
+) -> None:
+    """The hub answers a client whose attempt takes too long, and the attempt may still grant."""
+    agent.create(lease_ttl_seconds=TTL)
+    scope = {
+        "method": "POST",
+        "path": "/v1/tasks/claim",
+        "query_string": b"wait=1",
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+        "headers": [
+            (b"host", b"127.0.0.1"),
+            (b"authorization", f"Bearer {agent.secret}".encode()),
+            (b"content-type", b"application/json"),
+        ],
+    }
+    assert Request(environ_of(scope), b"{}", given_up=True).attempt().status == 200
+    answer, left = here.live()
+    assert answer == "lost"
+    assert left <= KEPT_FOR_A_REPEAT

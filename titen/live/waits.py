@@ -1,8 +1,11 @@
 """Requests that wait: the view runs, and runs again when something has happened, until time is up."""
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
+
+from django.db import DatabaseError
 
 from coordination.leases import answer_lost
 from titen.errors import Refused
@@ -12,6 +15,8 @@ from .http import Answer, GoneError, Receive, Scope, refusal, watch
 from .pool import Pool
 from .requests import Request, is_nothing_yet, is_unsettled
 from .waiters import LeaseWish, Waiter, Waiting
+
+logger = logging.getLogger("titen.live")
 
 # How long one run of a view may take, queueing for a thread included, when the client does not wait longer.
 ATTEMPT_SECONDS = 15.0
@@ -81,6 +86,9 @@ class Waits:
             return refusal(Refused("OVERLOADED", retry_after=2))
         if request.gone and answer.granted:
             leases = list(answer.granted)
-            await self._pool.run(lambda: answer_lost(leases), seconds=ATTEMPT_SECONDS)
+            try:
+                await self._pool.run(lambda: answer_lost(leases), seconds=ATTEMPT_SECONDS)
+            except (DatabaseError, TimeoutError) as problem:
+                logger.warning("leases %s stay with a caller who has hung up: %s", leases, problem)
             raise GoneError
         return answer
